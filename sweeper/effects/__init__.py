@@ -1,0 +1,1 @@
+"""Each file one device: GPU, process, server, HTTP, prompts, environment."""

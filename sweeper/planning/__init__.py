@@ -1,0 +1,1 @@
+"""From the experiment file to the plan. Pure."""

@@ -1,0 +1,1 @@
+"""Shows: progress, terminal tables, report, dashboard."""

@@ -1,0 +1,1 @@
+"""Results on disk: files are the truth."""
