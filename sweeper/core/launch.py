@@ -1,10 +1,11 @@
 """A server launch as a printable value, and what came of it."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Phase = Literal[
     "waiting",
@@ -103,3 +104,48 @@ class EngineFingerprint:
     """Over the engine's speculative and model source files, by path and content."""
     stale_bytecode: tuple[str, ...] = ()
     """Modules whose compiled file does not belong to their source."""
+
+
+class Server(Protocol):
+    """A server that has answered a real generation and proved to be the one launched."""
+
+    @property
+    def plan(self) -> LaunchPlan: ...
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """/server_info, secrets removed."""
+
+    @property
+    def effective(self) -> EffectiveConfig: ...
+
+    @property
+    def times(self) -> StartupTimes: ...
+
+    @property
+    def engine(self) -> EngineFingerprint: ...
+
+    async def flush(self) -> str:
+        """Empty the prefix cache, waiting until the server is idle; says how it went, for Measurement.flush."""
+
+    async def failure(self) -> "ServerFailure | None":
+        """Why this server cannot go on; None while its process and scheduler live."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFailure:
+    """What a dying server said of itself. `failure_class` is a core.result.FailureClass."""
+
+    failure_class: str
+    message: str
+    remedy: str
+    log_lines: tuple[str, ...] = ()
+
+
+class Launcher(Protocol):
+    """Starts servers. Implementations: real SGLang processes, and the fake shipped in sweeper.testing."""
+
+    def launch(
+        self, plan: LaunchPlan, *, run_id: str, owner_pid: int, on_phase: Callable[[Phase, str], None]
+    ) -> AbstractAsyncContextManager[Server]:
+        """Entering returns when the server is ready or raises ServerError; leaving waits until its group and memory are gone."""

@@ -1,0 +1,1 @@
+"""Fakes shipped with the package, so that tests prefer them to patches."""
