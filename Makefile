@@ -3,8 +3,12 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := .venv/bin/python
 export UV_PROJECT_ENVIRONMENT := .venv
+export UV_PYTHON_DOWNLOADS := never
 
 .PHONY: quickstart setup test check fast real clean-env
+
+quickstart: setup  ## set everything up and find out whether speculation pays on this machine
+	$(RUN) -m sweeper run experiments/quickstart.yaml
 
 setup: .venv/.ready
 
@@ -16,21 +20,18 @@ setup: .venv/.ready
 	$(UV) sync --frozen --quiet --all-extras --python $(PYTHON)
 	@touch $@
 
-quickstart: setup
-	$(RUN) -m sweeper run experiments/quickstart.yaml
+test: check fast real  ## the whole test suite, as CI runs it
 
-test: check fast real
-
-check: setup
+check: setup  ## style, types, layers
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-fast: setup
+fast: setup  ## tests without a server
 	$(RUN) -m pytest tests/unit
 
-real: setup
+real: setup  ## tests on the real SGLang engine, on the CPU
 	$(RUN) -m pytest tests/real -m real
 
 clean-env:

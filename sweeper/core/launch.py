@@ -148,4 +148,4 @@ class Launcher(Protocol):
     def launch(
         self, plan: LaunchPlan, *, run_id: str, owner_pid: int, on_phase: Callable[[Phase, str], None]
     ) -> AbstractAsyncContextManager[Server]:
-        """Entering returns when the server is ready or raises ServerError; leaving waits until its group and memory are gone."""
+        """Entering returns a ready server or raises ServerError; leaving waits until its group and memory are gone."""
