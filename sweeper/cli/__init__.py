@@ -29,6 +29,11 @@ COMMANDS = {
 """Command name (module in this package) to its one line of help; kept here so that --help imports nothing."""
 
 
+def module_of(name: str) -> str:
+    """Module of a command; `import` is a word of Python, so its module is `import_`."""
+    return f"sweeper.cli.{name}_" if name == "import" else f"sweeper.cli.{name}"
+
+
 class LazyGroup(click.Group):
     """Imports a command's module only when that command is called."""
 
@@ -38,7 +43,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"sweeper.cli.{cmd_name}").command
+        command = importlib.import_module(module_of(cmd_name)).command
         assert isinstance(command, click.Command)
         return command
 
