@@ -1,0 +1,76 @@
+"""Secrets out of everything that is shown or stored: arguments, environments, URLs, log lines, server info."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HIDDEN = "***"
+
+_SECRET_NAME = re.compile(
+    r"(?:(?:^|_)(?:api_?keys?|key|token|auth|cookie)$)|api_?key|secret|passw(?:or)?d|passphrase|credential", re.IGNORECASE
+)
+_ORDINARY_TOKEN = re.compile(r"(?:^|_)(?:bos|eos|pad|unk|mask|sep|cls|hot|per)_token$")
+_NUMERIC = re.compile(r"-?\d+(?:\.\d+)?\Z")
+_URL_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s:@]*):([^/\s@]+)@", re.IGNORECASE)
+_URL_QUERY = re.compile(r"([?&](?:[\w-]*(?:key|token|secret|password|signature|sig|credential)[\w-]*)=)[^&\s\"']+", re.IGNORECASE)
+_KNOWN_SHAPES = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|AKIA[A-Z0-9]{16}"
+    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}|xox[abp]-[\w-]{10,})"
+)
+_BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_FLAG = re.compile(r"(--[\w-]*(?:api-key|password|secret|token|credential)(?:s)?)([= ])(?!-)(\S+)", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    r"(['\"]?\b[\w-]*(?:api_?key|password|passwd|secret|auth_token|access_token|hf_token|credential)[\w-]*['\"]?\s*[=:]\s*)"
+    r"(?!\s*(?:None|null|True|False)\b)('[^']*'|\"[^\"]*\"|[^\s,)}'\"]+)",
+    re.IGNORECASE,
+)
+
+
+def secret_name(name: str) -> bool:
+    """Does a variable, flag or key of this name hold a secret? `HF_TOKEN` and `--api-key` do, `max_tokens` does not."""
+    plain = name.lstrip("-").replace("-", "_").lower()
+    return bool(_SECRET_NAME.search(plain)) and not _ORDINARY_TOKEN.search(plain)
+
+
+def redact_text(text: str) -> str:
+    """Passwords in URLs, secret query parameters, bearer tokens, well-known key shapes, `--api-key x`, `api_key='x'`."""
+    text = _URL_PASSWORD.sub(rf"\1\2:{HIDDEN}@", text)
+    text = _URL_QUERY.sub(rf"\1{HIDDEN}", text)
+    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+    text = _KNOWN_SHAPES.sub(HIDDEN, text)
+    text = _FLAG.sub(rf"\1\2{HIDDEN}", text)
+    return _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+
+
+def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
+    """An argument list with the values of secret flags hidden, in both spellings: `--api-key x` and `--api-key=x`."""
+    shown: list[str] = []
+    hide_next = False
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        if hide_next and not word.startswith("--"):
+            shown.append(HIDDEN)
+        elif word.startswith("--") and equals and secret_name(name):
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(redact_text(word))
+        hide_next = word.startswith("--") and not equals and secret_name(name)
+    return tuple(shown)
+
+
+def redact_env(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment with the values of secret names hidden; the names stay."""
+    return {name: HIDDEN if secret_name(name) and value else redact_text(value) for name, value in env.items()}
+
+
+def redact_value(value: Any, name: str = "") -> Any:
+    """A JSON-like value with secrets hidden at any depth; numbers, booleans and null stay as they are."""
+    if isinstance(value, Mapping):
+        return {str(key): redact_value(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact_value(item, name) for item in value]
+    if isinstance(value, str):
+        if name and value and secret_name(name) and not _NUMERIC.match(value):
+            return HIDDEN
+        return redact_text(value)
+    return value

@@ -1,0 +1,81 @@
+"""Ends a server when nobody is left who wants it. One process per server, in a session of its own.
+
+`python -m sweeper.effects.keeper LAUNCH_ID`, started before the server. It watches the controller and the launching
+process by pidfd; when either dies it ends the server's session, cleans the ledger and exits. It holds the launcher's
+lock files open, so that a GPU stays locked until its last process is gone. A line on standard input says that the
+server was stopped in order. Imports the standard library only: it must be watching before the server is spawned.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+
+from sweeper.effects import ledger
+from sweeper.effects.process import ProcessId, alive
+
+TICK_S = 2.0
+"""How often the session's members are recorded; they change only while the server starts."""
+NONCE_SEARCH_S = 3.0
+"""A server that was being forked when its launcher died shows its nonce only after exec."""
+READY = b"watching\n"
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0: the server is gone or was stopped in order; 1: something of it lives on."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    launch_id = argv[0]
+    entry = ledger.read_entry(launch_id)
+    if entry is None:
+        return 0
+    os.write(1, READY)
+    if _watch(launch_id, (entry.owner, entry.launcher)):
+        return 0
+    return 0 if _end(launch_id) else 1
+
+
+def _watch(launch_id: str, wanted: tuple[ProcessId, ...]) -> bool:
+    """True: the server was stopped in order; False: a process that wanted it is gone."""
+    poll = select.poll()
+    poll.register(0, select.POLLIN | select.POLLHUP)
+    for identity in wanted:
+        try:
+            poll.register(os.pidfd_open(identity.pid), select.POLLIN)
+        except ProcessLookupError:
+            return False
+        except OSError:  # no pidfd in this kernel or sandbox: the identities are looked at every tick anyway
+            continue
+    while True:
+        if not all(alive(identity) for identity in wanted):
+            return False
+        entry = ledger.read_entry(launch_id)
+        if entry is None:
+            return True
+        ledger.record_members(entry)
+        for handle, _ in poll.poll(TICK_S * 1000):
+            if handle == 0:
+                if os.read(0, 64):
+                    return True
+                poll.unregister(0)  # end of file: the launcher died; its pidfd says so too
+
+
+def _end(launch_id: str) -> bool:
+    """End the session; the entry may still lack its pid, then the nonce is searched for a while."""
+    deadline = time.monotonic() + NONCE_SEARCH_S
+    while True:
+        entry = ledger.read_entry(launch_id)
+        if entry is None:
+            return True
+        found = ledger.proven_members(entry)
+        if found or time.monotonic() >= deadline:
+            return not ledger.end_entry(entry).remaining
+        if entry.sid is not None:  # launched and already gone
+            ledger.remove_entry(launch_id)
+            return True
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

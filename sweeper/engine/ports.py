@@ -1,0 +1,30 @@
+"""Which TCP ports a server will open beside the one it was given."""
+
+from collections.abc import Mapping, Sequence
+
+DP_ATTENTION_OFFSET = 233
+"""0.5.23 server_args.py: the init port of a single node with DP attention is the HTTP port plus this (minus, past 65535)."""
+DP_ATTENTION_PORTS = 7
+"""init, then base: first, detokenizer, rpc, metrics, scheduler input, load collector."""
+
+
+def port_block(port: int, *, dp_attention: bool = False) -> tuple[int, ...]:
+    """Every port the server needs, its HTTP port first. Without DP attention it uses IPC files and a free NCCL port."""
+    if not dp_attention:
+        return (port,)
+    init = port + DP_ATTENTION_OFFSET
+    if init + DP_ATTENTION_PORTS - 1 > 65535:
+        init = port - DP_ATTENTION_OFFSET
+    return (port, *range(init, init + DP_ATTENTION_PORTS))
+
+
+def port_collisions(blocks: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
+    """One sentence for every port that two servers of a plan would both open."""
+    owner: dict[int, str] = {}
+    problems = []
+    for name, ports in blocks.items():
+        for port in ports:
+            if port in owner and owner[port] != name:
+                problems.append(f"{name} and {owner[port]} would both open port {port}")
+            owner.setdefault(port, name)
+    return tuple(problems)
