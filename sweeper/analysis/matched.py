@@ -1,0 +1,126 @@
+"""Whether a baseline differs from an arm in nothing but speculation: server arguments and running caps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweeper.core.launch import EffectiveConfig
+
+ALLOWED = frozenset(
+    {
+        "cuda_graph_config",  # the captured batch list follows from speculation; the largest batch is compared below
+        "cuda_graph_bs",
+        "dist_init_addr",
+        "host",
+        "internal_states",
+        "log_level",
+        "max_running_requests",  # judged per load point, by `queue_limit`
+        "nccl_port",
+        "port",
+        "random_seed",
+        "served_model_name",
+        "startup_time",
+        "status",
+    }
+)
+"""Server arguments that may differ between an arm and its baseline. All `speculative_*` may, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unequal:
+    """One server argument in which two servers differ beyond speculation."""
+
+    key: str
+    baseline: Any
+    arm: Any
+
+
+def unequal_arguments(baseline: Mapping[str, Any], arm: Mapping[str, Any]) -> tuple[Unequal, ...]:
+    """Two resolved argument sets (/server_info); a key that one of them does not report is not a difference."""
+    return tuple(
+        Unequal(key=key, baseline=baseline[key], arm=arm[key])
+        for key in sorted(baseline.keys() & arm.keys())
+        if key not in ALLOWED and not key.startswith("speculative_") and baseline[key] != arm[key]
+    )
+
+
+def rerun_advice(unequal: tuple[Unequal, ...]) -> str:
+    """One sentence that names every difference and what to do; empty when there is none."""
+    if not unequal:
+        return ""
+    wanted = " and ".join(f"{entry.key}={_word(entry.arm)}" for entry in unequal)
+    names = ", ".join(f"{entry.key} ({_word(entry.baseline)} against {_word(entry.arm)})" for entry in unequal)
+    return f"not comparable, the baseline differs in {names}: rerun the baseline with {wanted}, or the reverse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCap:
+    """How many requests a server runs at once; None: it did not say."""
+
+    total: int | None
+    per_rank: int | None = None
+    """With data parallelism: the smallest cap of a rank."""
+
+
+def running_cap(info: Mapping[str, Any]) -> RunningCap:
+    """From /server_info; the per-rank states are the truth where they are reported."""
+    states = info.get("internal_states") or []
+    ranks = [
+        int(state["effective_max_running_requests_per_dp"])
+        for state in states
+        if state.get("effective_max_running_requests_per_dp") is not None
+    ]
+    if ranks:
+        return RunningCap(total=sum(ranks), per_rank=min(ranks) if len(ranks) > 1 else None)
+    return _cap_of(info.get("max_running_requests"), info.get("dp_size"))
+
+
+def effective_cap(effective: EffectiveConfig) -> RunningCap:
+    """From the resolved configuration alone, which does not keep the per-rank states."""
+    return _cap_of(effective.max_running_requests, effective.dp_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimit:
+    """What the running caps do to a comparison at one concurrency."""
+
+    comparable: bool
+    message: str = ""
+
+
+def queue_limit(concurrency: int, baseline: RunningCap, arm: RunningCap) -> QueueLimit:
+    """Above the smaller of two unequal caps one server queues what the other runs: no comparison."""
+    known = [cap.total for cap in (baseline, arm) if cap.total is not None]
+    if known and concurrency > min(known):
+        if baseline.total != arm.total:
+            return QueueLimit(
+                comparable=False,
+                message=f"queue-limited, not comparable: concurrency {concurrency} exceeds the running cap "
+                f"{min(known)} of one side only ({_limit(baseline)} against {_limit(arm)}); "
+                "set max_running_requests in both servers",
+            )
+        return QueueLimit(
+            comparable=True, message=f"queue-limited alike: both servers run at most {min(known)} requests"
+        )
+    ranks = [cap.per_rank for cap in (baseline, arm) if cap.per_rank is not None]
+    if ranks and concurrency > min(ranks):
+        return QueueLimit(
+            comparable=True,
+            message=f"one rank runs at most {min(ranks)} requests: an unbalanced router may queue at {concurrency}",
+        )
+    return QueueLimit(comparable=True)
+
+
+def _cap_of(total: object, dp_size: object) -> RunningCap:
+    if not isinstance(total, int):
+        return RunningCap(total=None)
+    ranks = dp_size if isinstance(dp_size, int) and dp_size > 1 else 1
+    return RunningCap(total=total, per_rank=total // ranks if ranks > 1 else None)
+
+
+def _limit(cap: RunningCap) -> str:
+    return "unlimited or unknown" if cap.total is None else str(cap.total)
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

@@ -1,0 +1,202 @@
+"""The measurements of one trial pooled into one line of numbers, and which of them may be ranked."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sweeper.analysis.acceptance import conditional_acceptance
+from sweeper.analysis.statistics import Blocks, geometric_mean
+from sweeper.core.launch import Difference, EffectiveConfig
+from sweeper.core.result import Distribution, Measurement, Metrics
+from sweeper.core.trial import LoadPoint
+
+PROMPTS_PER_WORKER = 8
+"""Below this many requests per worker, ramp and tail weigh so much that the steady window is ranked instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Means over the measurements of their own percentiles; None: not available (p99 only from 100 requests)."""
+
+    mean_ms: float | None = None
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Pooled over the measurements of a trial from their counters."""
+
+    verify_steps: int
+    accept_length: float | None
+    accept_rate: float | None
+    delivered_length: float | None
+    step_time_ms: float | None
+    joint: tuple[float, ...] | None
+    conditional: tuple[float | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """One trial in numbers, over its ranked measurements."""
+
+    output_tok_per_s: float
+    """Geometric mean of the ranked rate: of the whole window, or of the steady one (`steady`)."""
+    steady: bool
+    tok_per_s_per_user: float | None
+    request_per_s: float | None
+    ttft: Latency
+    tpot: Latency
+    itl: Latency
+    e2e: Latency
+    decode_token_time_ms: float | None
+    spec: Speculation | None
+    accuracy: float | None
+    requests: int
+    errors: int
+    effective: EffectiveConfig
+    differences: tuple[Difference, ...]
+    starts: int
+    measurements: int
+    power_w: float | None
+    sm_clock_mhz: float | None
+    category_decode_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+def load_label(load: LoadPoint) -> str:
+    """`8` for a closed loop of eight, `poisson 4 req/s` for an open one."""
+    if load.arrival == "closed" or load.rate_rps is None:
+        return str(load.concurrency) if load.arrival == "closed" else f"{load.arrival} {load.concurrency}"
+    return f"{load.arrival} {load.rate_rps:g} req/s"
+
+
+def load_words(load: LoadPoint) -> str:
+    """The same as part of a sentence: `concurrency 8`, `poisson 4 req/s`."""
+    return f"concurrency {load.concurrency}" if load.arrival == "closed" else load_label(load)
+
+
+def excluded(measurement: Measurement) -> str | None:
+    """Why this measurement takes no part in the comparison; None: it does."""
+    reasons = [mark.message for mark in measurement.marks if not mark.ranked]
+    if measurement.health.bottleneck:
+        reasons.append(f"the load generator set the pace: {measurement.health.bottleneck}")
+    if measurement.metrics.ok == 0:
+        reasons.append("no request succeeded")
+    elif not measurement.metrics.output_tok_per_s:
+        reasons.append("the server did not say how many tokens it made")
+    return "; ".join(dict.fromkeys(reasons)) or None
+
+
+def use_steady(measurements: Iterable[Measurement], load: LoadPoint) -> bool:
+    """Whether the steady window is ranked at this load point: the same choice for all its arms."""
+    chosen = tuple(measurements)
+    few = any(entry.metrics.requests < PROMPTS_PER_WORKER * load.concurrency for entry in chosen)
+    return load.arrival == "closed" and few and all(entry.metrics.steady_output_tok_per_s for entry in chosen)
+
+
+def ranked_rate(metrics: Metrics, steady: bool) -> float:
+    rate = metrics.steady_output_tok_per_s if steady else metrics.output_tok_per_s
+    assert rate, "measurements without a rate are excluded before"
+    return rate
+
+
+def blocks(measurements: Sequence[Measurement], rate: Callable[[Metrics], float | None]) -> Blocks:
+    """(start, repeat) → rate, for those that have one."""
+    found = {(entry.start, entry.repeat): rate(entry.metrics) for entry in measurements}
+    return {key: value for key, value in found.items() if value}
+
+
+def pool(measurements: Sequence[Measurement], *, steady: bool) -> Numbers:
+    """`measurements`: all ranked ones of one trial, at least one."""
+    metrics = [entry.metrics for entry in measurements]
+    last = measurements[-1]
+    return Numbers(
+        output_tok_per_s=geometric_mean([ranked_rate(entry, steady) for entry in metrics]),
+        steady=steady,
+        tok_per_s_per_user=_mean(entry.tok_per_s_per_user for entry in metrics),
+        request_per_s=_mean(entry.request_per_s for entry in metrics),
+        ttft=_latency([entry.ttft_ms for entry in metrics]),
+        tpot=_latency([entry.tpot_ms for entry in metrics]),
+        itl=_latency([entry.itl_ms for entry in metrics]),
+        e2e=_latency([entry.e2e_ms for entry in metrics]),
+        decode_token_time_ms=_mean(entry.decode_token_time_ms for entry in metrics),
+        spec=_speculation(metrics),
+        accuracy=_mean(entry.accuracy for entry in metrics),
+        requests=sum(entry.requests for entry in metrics),
+        errors=sum(sum(entry.errors.values()) for entry in metrics),
+        effective=last.effective,
+        differences=last.differences,
+        starts=len({entry.start for entry in measurements}),
+        measurements=len(measurements),
+        power_w=_mean(entry.conditions.power_w_mean for entry in measurements),
+        sm_clock_mhz=_mean(entry.conditions.sm_clock_mhz_mean for entry in measurements),
+        category_decode_ms=_category_times(metrics),
+    )
+
+
+def _category_times(metrics: Sequence[Metrics]) -> dict[str, float]:
+    names = sorted({name for entry in metrics for name in entry.by_category})
+    times = {
+        name: _mean(entry.by_category[name].decode_token_time_ms for entry in metrics if name in entry.by_category)
+        for name in names
+    }
+    return {name: time for name, time in times.items() if time}
+
+
+def _speculation(metrics: Sequence[Metrics]) -> Speculation | None:
+    specs = [entry.spec for entry in metrics if entry.spec is not None and entry.spec.verify_steps]
+    if not specs:
+        return None
+    steps = sum(spec.verify_steps for spec in specs)
+    correct = _sum(spec.correct_drafts for spec in specs)
+    proposed = _sum(spec.proposed_drafts for spec in specs)
+    joint = _pooled_joint([spec.histogram for spec in specs])
+    return Speculation(
+        verify_steps=steps,
+        accept_length=None if correct is None else 1 + correct / steps,
+        accept_rate=correct / proposed if correct is not None and proposed else None,
+        delivered_length=_weighted([(spec.delivered_length, spec.verify_steps) for spec in specs]),
+        step_time_ms=_weighted([(spec.step_time_ms, spec.verify_steps) for spec in specs]),
+        joint=joint,
+        conditional=None if joint is None else conditional_acceptance(joint),
+    )
+
+
+def _pooled_joint(histograms: Sequence[tuple[int, ...] | None]) -> tuple[float, ...] | None:
+    known = [histogram for histogram in histograms if histogram]
+    if not known or len(known) < len(histograms):
+        return None
+    width = max(len(histogram) for histogram in known)
+    counts = [sum(histogram[i] for histogram in known if i < len(histogram)) for i in range(width)]
+    total = sum(counts)
+    return tuple(sum(counts[i:]) / total for i in range(width)) if total else None
+
+
+def _latency(distributions: Sequence[Distribution | None]) -> Latency:
+    known = [entry for entry in distributions if entry is not None]
+    if not known:
+        return Latency()
+    p99 = [entry.p99 for entry in known]
+    return Latency(
+        mean_ms=_mean(entry.mean for entry in known),
+        p50_ms=_mean(entry.p50 for entry in known),
+        p90_ms=_mean(entry.p90 for entry in known),
+        p95_ms=_mean(entry.p95 for entry in known),
+        p99_ms=None if None in p99 else _mean(p99),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _weighted(pairs: Sequence[tuple[float | None, int]]) -> float | None:
+    known = [(value, weight) for value, weight in pairs if value is not None]
+    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None

@@ -1,0 +1,144 @@
+"""The comparison in sentences: what a colleague reads first."""
+
+from collections.abc import Mapping, Sequence
+
+from sweeper.analysis.compare import Comparison
+from sweeper.analysis.decompose import Decomposition, crossovers
+from sweeper.analysis.outcome import Outcome
+from sweeper.analysis.points import load_words
+from sweeper.analysis.statistics import Estimate
+from sweeper.analysis.winners import Winner
+
+
+def ratio_words(estimate: Estimate) -> str:
+    """`1.42× (1.38–1.46)`."""
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.ratio:.2f}× (no interval)"
+    return f"{estimate.ratio:.2f}× ({estimate.low:.2f}–{estimate.high:.2f})"
+
+
+def headline(comparison: Comparison) -> str:
+    """The verdict sentence of a whole run."""
+    winners = comparison.winners
+    if not winners:
+        return "No verdict yet: no load point has a ranked baseline to compare with."
+    families = list(dict.fromkeys(winner.arm.baseline_id for winner in winners))
+    if len(families) == 1:
+        return _family_headline(comparison, winners)
+    labels = {entry.arm.arm_id: entry.arm.label for entry in comparison.outcomes}
+    return " ".join(
+        f"Against {labels[family]}: "
+        + _family_headline(comparison, [winner for winner in winners if winner.arm.baseline_id == family])
+        for family in families
+    )
+
+
+def _family_headline(comparison: Comparison, winners: Sequence[Winner]) -> str:
+    gains = [winner for winner in winners if winner.estimate]
+    if not gains:
+        return _no_gain(comparison, winners)
+    best = max(gains, key=lambda winner: winner.estimate.ratio if winner.estimate else 0)
+    assert best.estimate is not None
+    text = (
+        f"{best.arm.label} is {ratio_words(best.estimate)} the baseline's speed at {load_words(best.point)}{_tie(best)}"
+    )
+    others = [winner for winner in gains if winner is not best]
+    if others:
+        text += "; " + ", ".join(_short(winner, best) for winner in others)
+    off = [winner for winner in winners if not winner.estimate]
+    if off:
+        text += f"; nothing beats the baseline at {_loads(off)}: turn speculation off there"
+        text += _between(comparison, best)
+    return text + f"{_scope(comparison)}."
+
+
+def _no_gain(comparison: Comparison, winners: Sequence[Winner]) -> str:
+    family = winners[0].arm.baseline_id
+    rivals = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family and entry.estimate]
+    if not rivals:
+        return "Nothing could be compared with the baseline: see the table for the reason of each configuration."
+    if any(entry.standing == "undecided" for entry in rivals):
+        return "Undecided: one measurement a configuration has no interval; measure with more repeats."
+    closest = max(rivals, key=lambda entry: entry.estimate.ratio if entry.estimate else 0)
+    assert closest.estimate is not None
+    floor = comparison.floors.get(closest.load)
+    noise = f"; this run could have claimed a difference from {floor - 1:.1%} on" if floor else ""
+    if all(entry.standing == "no difference" for entry in rivals):
+        return f"No difference: nothing differs from the baseline beyond noise{noise}{_scope(comparison)}."
+    return (
+        f"Leave speculation off: no configuration beats the baseline at any load point. The closest is "
+        f"{closest.arm.label}, {ratio_words(closest.estimate)} at {load_words(closest.trial.load)}{noise}"
+        f"{_scope(comparison)}."
+    )
+
+
+def _short(winner: Winner, best: Winner) -> str:
+    assert winner.estimate is not None
+    name = "" if winner.arm.arm_id == best.arm.arm_id else f"{winner.arm.label} "
+    return f"{name}{ratio_words(winner.estimate)} at {load_words(winner.point)}{_tie(winner)}"
+
+
+def _tie(winner: Winner) -> str:
+    return f" (a tie with {', '.join(winner.tied_with)})" if winner.tied_with else ""
+
+
+def _loads(winners: Sequence[Winner]) -> str:
+    closed = [winner for winner in winners if winner.point.arrival == "closed"]
+    words = [str(winner.point.concurrency) for winner in closed]
+    text = (
+        "concurrency " + " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) if words else ""
+    )
+    return " and ".join(filter(None, [text, *(load_words(entry.point) for entry in winners if entry not in closed)]))
+
+
+def _between(comparison: Comparison, best: Winner) -> str:
+    """Where the best configuration stops paying, when the ratio passes 1 between two measured concurrencies."""
+    ratios = {
+        entry.trial.load.concurrency: entry.estimate.ratio
+        for entry in comparison.outcomes
+        if entry.arm.arm_id == best.arm.arm_id and entry.estimate and entry.trial.load.arrival == "closed"
+    }
+    falls = [crossing for crossing in crossovers(ratios) if ratios[crossing.below] > 1]
+    if not falls:
+        return ""
+    return f" ({best.arm.label} crosses 1 between {falls[0].below} and {falls[0].above}, near {falls[0].at:.0f})"
+
+
+def _scope(comparison: Comparison) -> str:
+    if comparison.noise and comparison.noise.scope == "within one server start":
+        return ", within one server start"
+    return ""
+
+
+def explain(outcome: Outcome) -> str:
+    """How much of a missing speedup is the draft's and how much the engine's; empty when nothing is known."""
+    parts = outcome.decomposition
+    if parts is None or outcome.numbers is None:
+        return ""
+    text = (
+        f"a verify step takes {parts.step_time_ms:.2f} ms, {parts.break_even_length:.2f} times a baseline step, "
+        f"and gives {parts.delivered_length:.2f} tokens"
+    )
+    text += f": {parts.decode_speedup:.2f}× while decoding"
+    if parts.decode_speedup < 1:
+        text += f"; it would need {parts.break_even_length:.2f} tokens a step to pay for itself"
+    return text + _shares(parts)
+
+
+def _shares(parts: Decomposition) -> str:
+    if parts.bound is None or parts.draft_share is None or parts.engine_share is None:
+        return ""
+    return (
+        f". Of what keeps it from {parts.bound:g}×, {parts.draft_share:.0%} is wrong drafts "
+        f"and {parts.engine_share:.0%} is the cost of drafting and verifying"
+    )
+
+
+def drift_words(comparison: Comparison, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """One sentence per baseline and load point whose last start differs from its first by 1 % or more."""
+    return tuple(
+        f"{labels.get(drift.baseline, drift.baseline)} at {drift.load}: "
+        f"the last start ran at {drift.ratio:.3f} of the first"
+        for drift in comparison.drifts
+        if abs(drift.ratio - 1) >= 0.01
+    )

@@ -1,0 +1,408 @@
+"""Runs made of thought: the values a real run would leave behind, from a simple model of speculation.
+
+For tests and screenshots of everything that reads a run; `model_run` never touches a disk or a server.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sweeper.core.launch import EffectiveConfig, EngineFingerprint, StartupTimes
+from sweeper.core.result import (
+    Completed,
+    Conditions,
+    Distribution,
+    Failed,
+    Failure,
+    Fingerprint,
+    Measurement,
+    Metrics,
+    Skipped,
+    SpecMetrics,
+    StartRecord,
+    TrialResult,
+)
+from sweeper.core.run import RunData
+from sweeper.core.sample import GeneratorHealth
+from sweeper.core.trial import (
+    Arm,
+    LaunchGroup,
+    LoadPoint,
+    Plan,
+    ServerConfig,
+    ServerStart,
+    SpecConfig,
+    Trial,
+    content_id,
+)
+
+BEGIN = datetime(2026, 11, 28, 21, 0, tzinfo=UTC)
+ENGINE = EngineFingerprint(version="0.5.23", files_sha256="ab12" * 16)
+PROMPT_TOKENS, OUTPUT_TOKENS, REQUESTS = 180, 256, 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """How an imagined machine behaves."""
+
+    base_step_ms: float = 11.2
+    acceptance: float = 0.74
+    """Chance that the next draft of a chain is right."""
+    draft_cost: float = 0.055
+    """One draft step in baseline steps."""
+    verify_cost: float = 0.022
+    """One more token to verify, in baseline steps, at concurrency 1; grows with the load."""
+    repeat_noise: float = 0.008
+    start_noise: float = 0.004
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What went otherwise than well: by label of the arm."""
+
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    skips: Mapping[str, str] = field(default_factory=dict)
+    acceptance: Mapping[str, float] = field(default_factory=dict)
+    effective: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Label → what the engine made of the requested triple."""
+
+
+def model_run(  # noqa: PLR0913  a factory: every argument has a default
+    triples: Sequence[str] = ("3-1-4", "5-1-6", "5-4-16"),
+    *,
+    concurrency: Sequence[int] = (1, 8, 32),
+    starts: int = 2,
+    repeats: int = 4,
+    aux_layer_ids: Sequence[tuple[int, ...]] = (),
+    model: Model | None = None,
+    story: Story | None = None,
+    path: Path = Path("results/example/20261128-210000"),
+) -> RunData:
+    """A finished run of a baseline and the given arms over all load points."""
+    model, story = model or Model(), story or Story()
+    arms = _arms(triples, aux_layer_ids)
+    trials = tuple(
+        Trial(trial_id=content_id([arm.arm_id, load]), arm_id=arm.arm_id, load=LoadPoint(concurrency=load))
+        for arm in arms
+        for load in concurrency
+    )
+    plan = _plan(arms, trials, starts, repeats)
+    records, events = _schedule(plan, story)
+    return RunData(
+        path=path,
+        run_id=path.name,
+        plan=plan,
+        experiment={
+            "name": plan.experiment,
+            "server": {"model_path": "moonshotai/Kimi-K2.5", "args": {"tp_size": 8}},
+            "workload": {
+                "prompts": "builtin:code",
+                "num_prompts": REQUESTS,
+                "max_tokens": OUTPUT_TOKENS,
+                "temperature": 0,
+                "concurrency": list(concurrency),
+            },
+            "run": {"starts": starts, "repeats": repeats},
+        },
+        environment={"hostname": "node-1", "python": "3.12.4", "os": "Linux 6.8", "sweeper": "0.1.0"},
+        measurements=tuple(_measurements(plan, model, story, starts)),
+        results=tuple(_result(plan.arm(trial.arm_id), trial, story, starts * repeats) for trial in trials),
+        starts=records,
+        events=events,
+        finished=True,
+    )
+
+
+def _arms(triples: Sequence[str], layer_ids: Sequence[tuple[int, ...]]) -> tuple[Arm, ...]:
+    shared: dict[str, Any] = {
+        "model_path": "moonshotai/Kimi-K2.5",
+        "device": "cuda",
+        "args": {"tp_size": 8, "max_running_requests": 64, "mem_fraction_static": 0.85},
+        "env": {},
+    }
+    base = Arm(
+        arm_id="base00000000", label="baseline", server=ServerConfig(**shared, spec=None), baseline_id="base00000000"
+    )
+    arms = [base]
+    for triple in triples:
+        steps, topk, drafts = (int(part) for part in triple.split("-"))
+        for ids in layer_ids or (None,):
+            label = triple if ids is None else f"{triple} ids={','.join(map(str, ids))}"
+            spec = SpecConfig(
+                algorithm="EAGLE3",
+                draft_model_path="/models/kimi-k25-eagle3",
+                num_steps=steps,
+                eagle_topk=topk,
+                num_draft_tokens=drafts,
+                aux_layer_ids=ids,
+            )
+            arms.append(
+                Arm(
+                    arm_id=content_id(label),
+                    label=label,
+                    server=ServerConfig(**shared, spec=spec),
+                    baseline_id=base.arm_id,
+                    captured_layers=ids or (3, 31, 59),
+                )
+            )
+    return tuple(arms)
+
+
+def _plan(arms: Sequence[Arm], trials: Sequence[Trial], starts: int, repeats: int) -> Plan:
+    groups = tuple(
+        LaunchGroup(
+            group_id=f"g-{arm.arm_id}",
+            arm_id=arm.arm_id,
+            gpus=8,
+            trial_ids=tuple(trial.trial_id for trial in trials if trial.arm_id == arm.arm_id),
+        )
+        for arm in arms
+    )
+    order = [ServerStart(group_id=group.group_id, start=0) for group in groups]
+    if starts == 1:
+        order.append(ServerStart(group_id=groups[0].group_id, start=1))
+    for start in range(1, starts):
+        again = reversed(groups) if start % 2 else groups
+        order += [ServerStart(group_id=group.group_id, start=start) for group in again]
+    return Plan(
+        experiment="kimi-k25-eagle3",
+        arms=tuple(arms),
+        trials=tuple(trials),
+        launch_groups=groups,
+        schedule=tuple(order),
+        repeats=repeats,
+        engine_version="0.5.23",
+    )
+
+
+def _schedule(plan: Plan, story: Story) -> tuple[tuple[StartRecord, ...], tuple[dict[str, Any], ...]]:
+    """Start records, and journal lines as the store writes them: an event's fields and `at`."""
+    records, events, now = [], [], BEGIN
+    for entry in plan.schedule:
+        group = next(group for group in plan.launch_groups if group.group_id == entry.group_id)
+        arm = plan.arm(group.arm_id)
+        if arm.label in story.skips:
+            continue
+        failure = story.failures.get(arm.label)
+        phases = [("cleaning", 3.0), ("launching", 8.0), ("loading", 74.0), ("capturing", 28.0), ("warming", 12.0)]
+        phases += [("failed", 0.0)] if failure else [("measuring", 240.0), ("stopping", 6.0), ("done", 0.0)]
+        for phase, seconds in phases:
+            events.append(
+                {
+                    "at": now.isoformat(),
+                    "kind": "phase_changed",
+                    "group_id": entry.group_id,
+                    "arm_id": arm.arm_id,
+                    "start": entry.start,
+                    "phase": phase,
+                    "detail": "",
+                    "slot": "node-1 GPU 0-7",
+                }
+            )
+            now += timedelta(seconds=seconds)
+        records.append(
+            StartRecord(
+                group_id=entry.group_id,
+                start=entry.start,
+                launch_id=content_id([entry.group_id, entry.start]),
+                command=_command(arm),
+                env={},
+                gpu_ids=tuple(range(8)),
+                node="node-1",
+                port=30000,
+                times=StartupTimes(clean_s=3, load_s=74, capture_s=28, warm_s=12, ready_s=125),
+                engine=ENGINE,
+                effective=None if failure else effective(arm, story),
+                failure=failure,
+            )
+        )
+    return tuple(records), tuple(events)
+
+
+def _command(arm: Arm) -> str:
+    argv = ["python -m sglang.launch_server", f"--model-path {arm.server.model_path}"]
+    argv += [f"--{key.replace('_', '-')} {value}" for key, value in arm.server.args.items()]
+    spec = arm.server.spec
+    if spec:
+        argv += [
+            f"--speculative-algorithm {spec.algorithm}",
+            f"--speculative-draft-model-path {spec.draft_model_path}",
+            f"--speculative-num-steps {spec.num_steps}",
+            f"--speculative-eagle-topk {spec.eagle_topk}",
+            f"--speculative-num-draft-tokens {spec.num_draft_tokens}",
+        ]
+    return " ".join([*argv, "--host 127.0.0.1 --port 30000"])
+
+
+def effective(arm: Arm, story: Story | None = None) -> EffectiveConfig:
+    """What the engine would report for this arm."""
+    spec = arm.server.spec
+    steps, topk, drafts = (spec.num_steps, spec.eagle_topk, spec.num_draft_tokens) if spec else (None, None, None)
+    if story and arm.label in story.effective:
+        steps, topk, drafts = story.effective[arm.label]
+    return EffectiveConfig(
+        version="0.5.23",
+        model_path=arm.server.model_path,
+        served_model_name="sweeper",
+        algorithm=spec.algorithm if spec else None,
+        draft_model_path=spec.draft_model_path if spec else None,
+        num_steps=steps,
+        eagle_topk=topk,
+        num_draft_tokens=drafts,
+        max_running_requests=64,
+        tp_size=8,
+        dp_size=1,
+        attention_backend="fa3",
+        raw={"page_size": 1, "kv_cache_dtype": "auto", "attention_backend": "fa3", "disable_radix_cache": False},
+    )
+
+
+def _result(arm: Arm, trial: Trial, story: Story, measurements: int) -> TrialResult:
+    if arm.label in story.skips:
+        return Skipped(trial_id=trial.trial_id, reason=story.skips[arm.label])
+    if arm.label in story.failures:
+        return Failed(trial_id=trial.trial_id, failure=story.failures[arm.label])
+    return Completed(trial_id=trial.trial_id, measurements=measurements)
+
+
+def _measurements(plan: Plan, model: Model, story: Story, starts: int) -> list[Measurement]:
+    rng, made = random.Random(model.seed), []  # noqa: S311  noise, not a secret
+    for entry in plan.schedule:
+        group = next(group for group in plan.launch_groups if group.group_id == entry.group_id)
+        arm = plan.arm(group.arm_id)
+        if arm.label in story.skips or arm.label in story.failures:
+            continue
+        start_factor = math.exp(rng.gauss(0, model.start_noise))
+        for repeat in range(plan.repeats):
+            for trial in plan.trials:
+                if trial.arm_id == arm.arm_id:
+                    factor = start_factor * math.exp(rng.gauss(0, model.repeat_noise))
+                    metrics = _metrics(arm, trial, model, story, factor)
+                    made.append(
+                        replace(_measurement(arm, trial, entry, repeat, metrics), effective=effective(arm, story))
+                    )
+    return made
+
+
+def _measurement(arm: Arm, trial: Trial, start: ServerStart, repeat: int, metrics: Metrics) -> Measurement:
+    return Measurement(
+        trial_id=trial.trial_id,
+        group_id=start.group_id,
+        arm_id=arm.arm_id,
+        start=start.start,
+        repeat=repeat,
+        started_at=(BEGIN + timedelta(minutes=7 * start.start + repeat)).isoformat(),
+        fingerprint=Fingerprint(
+            engine=ENGINE, prompts_sha256="cd34" * 16, gpu=("NVIDIA H200",) * 8, driver="570.86.15", device="cuda"
+        ),
+        metrics=metrics,
+        effective=effective(arm),
+        differences=(),
+        health=GeneratorHealth(
+            loop_lag_p99_ms=0.3, loop_lag_max_ms=1.1, send_late_p99_ms=0.2, cpu_s=1.2, cpu_share=0.06
+        ),
+        conditions=Conditions(
+            gpu_names=("NVIDIA H200",) * 8,
+            driver="570.86.15",
+            sm_clock_mhz_mean=1912.0,
+            temperature_c_max=58,
+            power_w_mean=3120.0 + 240 * math.log2(trial.load.concurrency),
+            energy_j=None,
+        ),
+        flush="flushed",
+    )
+
+
+def _metrics(arm: Arm, trial: Trial, model: Model, story: Story, factor: float) -> Metrics:
+    load = trial.load.concurrency
+    categories = {
+        name: _window(arm, load, model, story, factor, shift)
+        for name, shift in (("completion", 0.03), ("edit", 0.08), ("explain", -0.11))
+    }
+    return replace(_window(arm, load, model, story, factor, 0.0), by_category=categories)
+
+
+def _window(arm: Arm, load: int, model: Model, story: Story, factor: float, shift: float) -> Metrics:
+    spec, crowd = arm.server.spec, 1 + 0.016 * (load - 1)
+    base_ms = model.base_step_ms * crowd / factor
+    joint: tuple[float, ...] = (1.0,)
+    step_ms = base_ms
+    if spec is not None:
+        config = effective(arm, story)
+        steps, topk, drafts = (config.num_steps or 1), (config.eagle_topk or 1), (config.num_draft_tokens or 2)
+        chance = min(0.97, story.acceptance.get(arm.label, model.acceptance) + shift + (0.05 if topk > 1 else 0))
+        joint = tuple(chance**i * 0.985 ** (i * (i - 1) / 2) for i in range(min(steps, drafts - 1) + 1))
+        step_ms *= (
+            1 + model.draft_cost * steps * (1.3 if topk > 1 else 1) + model.verify_cost * (drafts - 1) * load**0.62
+        )
+    length = sum(joint)
+    tpot = step_ms / length
+    ttft = (42 + 5.5 * load) / factor
+    window = (ttft + tpot * OUTPUT_TOKENS) / 1000 * REQUESTS / load * 1.04
+    verify_steps = round(OUTPUT_TOKENS * REQUESTS / length)
+    return Metrics(
+        requests=REQUESTS,
+        ok=REQUESTS,
+        errors={},
+        finish_reasons={"stop": REQUESTS - 4, "length": 4},
+        window_s=window,
+        input_tokens=PROMPT_TOKENS * REQUESTS,
+        cached_tokens=0,
+        output_tokens=OUTPUT_TOKENS * REQUESTS,
+        output_tok_per_s=OUTPUT_TOKENS * REQUESTS / window,
+        steady_output_tok_per_s=OUTPUT_TOKENS * REQUESTS / window * 1.04,
+        peak_tok_per_s=OUTPUT_TOKENS * REQUESTS / window * 1.11,
+        request_per_s=REQUESTS / window,
+        tok_per_s_per_user=1000 / tpot,
+        ttft_ms=spread(ttft, 0.22),
+        tpot_ms=spread(tpot, 0.06),
+        itl_ms=spread(tpot, 0.3),
+        chunk_gap_ms=spread(step_ms, 0.05),
+        e2e_ms=spread(ttft + tpot * OUTPUT_TOKENS, 0.2),
+        input_len=spread(PROMPT_TOKENS, 0.3),
+        output_len=spread(OUTPUT_TOKENS, 0.2),
+        decode_token_time_ms=tpot,
+        spec=_spec(arm, joint, verify_steps, step_ms, story) if spec else None,
+    )
+
+
+def _spec(arm: Arm, joint: tuple[float, ...], verify_steps: int, step_ms: float, story: Story) -> SpecMetrics:
+    exact = [*joint, 0.0]
+    histogram = tuple(round(verify_steps * (exact[i] - exact[i + 1])) for i in range(len(joint)))
+    steps = sum(histogram)
+    correct = sum(i * count for i, count in enumerate(histogram))
+    proposed = steps * ((effective(arm, story).num_draft_tokens or 2) - 1)
+    return SpecMetrics(
+        verify_steps=steps,
+        correct_drafts=correct,
+        proposed_drafts=proposed,
+        accept_length=1 + correct / steps,
+        accept_length_request_mean=1.01 + correct / steps,
+        accept_rate=correct / proposed,
+        histogram=histogram,
+        joint=joint,
+        conditional=tuple(after / before for before, after in pairwise(joint)),
+        delivered_length=1 + correct / steps - 0.01,
+        step_time_ms=step_ms,
+    )
+
+
+def spread(mean: float, share: float, count: int = REQUESTS) -> Distribution:
+    """A plausible distribution around `mean`; `share`: standard deviation over mean."""
+    return Distribution(
+        count=count,
+        mean=mean,
+        std=mean * share,
+        min=mean * max(0.1, 1 - 2.2 * share),
+        p50=mean * (1 - 0.1 * share),
+        p90=mean * (1 + 1.2 * share),
+        p95=mean * (1 + 1.7 * share),
+        p99=mean * (1 + 2.6 * share) if count >= 100 else None,
+        max=mean * (1 + 3 * share),
+    )
