@@ -1,0 +1,47 @@
+"""Values to JSON and back. Unknown fields are ignored and new ones have defaults, so older and newer runs still open."""
+
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweeper.errors import StoreError
+
+T = TypeVar("T")
+
+
+def to_json(value: object, *, indent: int | None = 2) -> bytes:
+    """UTF-8 JSON of a dataclass (or plain containers); NaN and infinity become null."""
+    return _adapter(type(value)).dump_json(value, indent=indent, fallback=str)
+
+
+def to_plain(value: object) -> Any:
+    """The same as containers of str, int, float, bool and None."""
+    return _adapter(type(value)).dump_python(value, mode="json", fallback=str)
+
+
+def from_json(kind: Any, text: bytes, *, origin: str) -> Any:
+    """A value of type `kind`; StoreError naming `origin` and the field when `text` is not one."""
+    try:
+        return _adapter(kind).validate_json(text)
+    except ValidationError as error:
+        raise StoreError(f"{origin}: {_first(error)}") from error
+
+
+def from_plain(kind: Any, value: object, *, origin: str) -> Any:
+    """Like from_json, from containers that were JSON (lists stand for tuples)."""
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise StoreError(f"{origin}: {_first(error)}") from error
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
