@@ -67,6 +67,24 @@ def half_written(path: Path) -> tuple[Path, ...]:
     return tuple(sorted(found for found in [*inside, *unmarked] if layout.ASIDE not in found.relative_to(path).parts))
 
 
+def unreadable(path: Path) -> tuple[Path, ...]:
+    """Measurement folders and results whose JSON is not what this version can read."""
+    found = []
+    for file in _measurement_files(path):
+        if not _opens(file, Measurement):
+            found.append(file.parent)
+    found += [file for file in path.glob(f"{layout.TRIALS}/*/{layout.RESULT}") if not _opens(file, TrialResult)]
+    return tuple(sorted(found))
+
+
+def _opens(file: Path, kind: Any) -> bool:
+    try:
+        from_json(kind, _bytes(file), origin=str(file))
+    except StoreError:
+        return False
+    return True
+
+
 def _measurement_folders(path: Path) -> Iterator[Path]:
     for folder in sorted(path.glob(f"{layout.TRIALS}/*/start-*")):
         if folder.is_dir() and layout.parse_measurement_dir(folder.name) is not None:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ def samples_to_parquet(samples: Sequence[Sample]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([to_plain(sample) for sample in samples], schema=_schema())
+    table = pa.Table.from_pylist([to_plain(_storable(sample)) for sample in samples], schema=_schema())
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
@@ -31,6 +32,15 @@ def samples_from_parquet(path: Path) -> tuple[Sample, ...]:
         raise StoreError(f"{path}: cannot be read: {error}") from error
     value: tuple[Sample, ...] = from_plain(tuple[Sample, ...], rows, origin=str(path))
     return value
+
+
+def _storable(sample: Sample) -> Sample:
+    """A server may stream half a surrogate pair; files hold UTF-8."""
+    text = sample.text.encode(errors="replace").decode()
+    if sample.error is None:
+        return replace(sample, text=text)
+    message = sample.error.message.encode(errors="replace").decode()
+    return replace(sample, text=text, error=replace(sample.error, message=message))
 
 
 def _schema() -> Any:
