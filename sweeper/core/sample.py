@@ -61,6 +61,8 @@ class Sample:
     output_ids: tuple[int, ...] | None
     spec: SpecCounters | None
     error: RequestError | None = None
+    notes: tuple[str, ...] = ()
+    """What was irregular about an answer that is whole all the same: a missing `[DONE]`, …"""
 
     @property
     def ok(self) -> bool:
@@ -91,6 +93,8 @@ class PromptSet:
     """`none`, or the name and hash of the chat template applied."""
     representative: bool = True
     """False for random tokens: acceptance on them says nothing."""
+    warnings: tuple[str, ...] = ()
+    """What a reader must know: too few distinct prompts, raw prompts for a chat model, …"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,176 @@
+"""Is what was generated worth measuring? Marks for degenerate output, simulated acceptance, warm caches, silent greediness."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from sweeper.core.result import Mark, Metrics
+from sweeper.core.sample import Sample
+
+_LOOP_PERIOD_MAX = 8
+_LOOP_MIN_TOKENS = 12
+_LOOP_SHARE = 0.75
+_LOOPING_SHARE_MAX = 0.25
+_EMPTY_SHARE_MAX = 0.25
+_CACHED_SHARE_MAX = 0.2
+
+
+def content_marks(samples: Sequence[Sample]) -> tuple[Mark, ...]:
+    """What the answers themselves say against ranking a measurement: loops, nothing, always the same, simulated."""
+    good = [sample for sample in samples if sample.ok]
+    if not good:
+        return ()
+    found = (_loops(good), _empty(good), _identical(good), _simulated(good))
+    return tuple(mark for mark in found if mark is not None)
+
+
+def loop_period(tokens: Sequence[object]) -> int | None:
+    """The period at which the end of a sequence repeats itself; None: it does not.
+
+    A loop covers at least three quarters of the sequence and three rounds: code and tables repeat lines, not themselves.
+    """
+    size = len(tokens)
+    if size < _LOOP_MIN_TOKENS:
+        return None
+    for period in range(1, _LOOP_PERIOD_MAX + 1):
+        run = 0
+        while run < size - period and tokens[size - 1 - run] == tokens[size - 1 - run - period]:
+            run += 1
+        if run + period >= max(_LOOP_SHARE * size, 3 * period):
+            return period
+    return None
+
+
+def _tokens(sample: Sample) -> Sequence[object]:
+    return sample.output_ids if sample.output_ids is not None else sample.text.split()
+
+
+def _loops(good: Sequence[Sample]) -> Mark | None:
+    looping = [period for sample in good if (period := loop_period(_tokens(sample))) is not None]
+    if not looping:
+        return None
+    share = len(looping) / len(good)
+    period = Counter(looping).most_common(1)[0][0]
+    return Mark(
+        code="repeated-output",
+        message=f"{len(looping)} of {len(good)} answers end in a loop (mostly of {period} tokens): drafts are easy there",
+        ranked=share <= _LOOPING_SHARE_MAX,
+    )
+
+
+def _empty(good: Sequence[Sample]) -> Mark | None:
+    empty = sum(
+        (not sample.text.strip() and not sample.output_ids) or (sample.output_tokens or 2) < 2 for sample in good
+    )
+    if empty == 0:
+        return None
+    return Mark(
+        code="empty-output",
+        message=f"{empty} of {len(good)} answers are empty or ended at once",
+        ranked=empty / len(good) <= _EMPTY_SHARE_MAX,
+    )
+
+
+def _identical(good: Sequence[Sample]) -> Mark | None:
+    distinct = {(tuple(sample.output_ids) if sample.output_ids is not None else sample.text) for sample in good}
+    asked = {sample.prompt_id for sample in good}
+    if len(distinct) > 1 or len(asked) < 4:
+        return None
+    return Mark(
+        code="identical-output",
+        message=f"all {len(good)} answers to {len(asked)} different prompts are the same",
+        ranked=False,
+    )
+
+
+def _simulated(good: Sequence[Sample]) -> Mark | None:
+    counted = [sample for sample in good if sample.spec is not None and sample.spec.correct_drafts]
+    if len(counted) < 2:
+        return None
+    per_step = {(s.spec.correct_drafts or 0) / s.spec.verify_steps for s in counted if s.spec is not None}
+    one_token = all(sample.output_ids is not None and len(set(sample.output_ids)) == 1 for sample in counted)
+    if len(per_step) == 1 and next(iter(per_step)).is_integer() and one_token:
+        return Mark(
+            code="simulated-acceptance",
+            message=f"every step accepted exactly {next(iter(per_step)):g} drafts and all output is one token: simulated",
+            ranked=False,
+        )
+    return None
+
+
+def simulation_mark(env: Mapping[str, str]) -> Mark | None:
+    """SGLANG_SIMULATE_ACC_LEN > 0 in the server's environment replaces real acceptance (sglang environ.py); −1 is off."""
+    value = env.get("SGLANG_SIMULATE_ACC_LEN", "")
+    try:
+        on = float(value) > 0
+    except ValueError:
+        on = False
+    if not on:
+        return None
+    message = f"SGLANG_SIMULATE_ACC_LEN={value}: acceptance is simulated, the output means nothing"
+    return Mark(code="simulated-acceptance", message=message, ranked=False)
+
+
+def cache_mark(metrics: Metrics) -> Mark | None:
+    """A load whose prompts were in the prefix cache already measured another thing than a cold one."""
+    if not metrics.input_tokens or metrics.cached_tokens is None:
+        return None
+    share = metrics.cached_tokens / metrics.input_tokens
+    if share <= _CACHED_SHARE_MAX:
+        return None
+    message = f"{share:.1%} of the prompt tokens came from a warm prefix cache ({metrics.cached_tokens}/{metrics.input_tokens})"
+    return Mark(code="warm-prefix", message=message, ranked=False)
+
+
+SamplingMode = Literal["greedy", "sampled"]
+
+
+def requested_mode(*, temperature: float) -> SamplingMode:
+    return "greedy" if temperature == 0 else "sampled"
+
+
+def effective_mode(
+    *,
+    temperature: float,
+    top_p: float | None,
+    top_k: int | None,
+    device: str,
+    speculative_rejection_sampling: bool | None,
+) -> SamplingMode:
+    """What the engine makes of a request. top_k 1 is greedy; so is a top_p that only the first token can satisfy.
+
+    Speculation on other devices than CUDA verifies greedily unless the engine does rejection sampling; None: not speculative.
+    """
+    if temperature == 0 or top_k == 1 or (top_p is not None and top_p < 0.01):
+        return "greedy"
+    if speculative_rejection_sampling is False and device != "cuda":
+        return "greedy"
+    return "sampled"
+
+
+def greedy_mark(
+    *,
+    temperature: float,
+    top_p: float | None,
+    top_k: int | None,
+    device: str,
+    speculative_rejection_sampling: bool | None,
+) -> Mark | None:
+    """A temperature that has no effect: such a measurement does not belong beside truly sampled ones."""
+    effective = effective_mode(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        device=device,
+        speculative_rejection_sampling=speculative_rejection_sampling,
+    )
+    if requested_mode(temperature=temperature) == effective:
+        return None
+    why = (
+        f"top_k {top_k}"
+        if top_k == 1
+        else f"top_p {top_p:g}"
+        if top_p is not None and top_p < 0.01
+        else f"device {device}"
+    )
+    return Mark(code="silently-greedy", message=f"temperature {temperature:g} was asked for, but {why} makes it greedy")

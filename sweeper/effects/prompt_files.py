@@ -1,0 +1,149 @@
+"""Prompt files of other projects, by what is in them: Spec-Bench/MT-Bench, ShareGPT, bench_serving, OpenAI batch, plain."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeper.core.sample import Prompt
+from sweeper.errors import ConfigError
+
+Row = Mapping[str, Any]
+Messages = tuple[tuple[str, str], ...]
+_ROLES = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "chatgpt": "assistant",
+    "system": "system",
+}
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """All prompts of a .txt (one a line), .json (a list) or .jsonl file. Raises ConfigError with file:line."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    if path.suffix == ".txt":
+        lines = [line for line in text.splitlines() if line.strip()]
+        prompts = [_said(f"{path.stem}-{i}", path.stem, (("user", line),)) for i, line in enumerate(lines)]
+    elif path.suffix == ".json":
+        prompts = _from_list(path, text)
+    else:
+        prompts = _from_lines(path, text)
+    if not prompts:
+        raise ConfigError(f"{path}: no prompts in it")
+    return prompts
+
+
+def _from_list(path: Path, text: str) -> list[Prompt]:
+    try:
+        rows = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise ConfigError(f"{path}: a list of conversations is expected, as ShareGPT has it")
+    return [prompt for i, row in enumerate(rows) if (prompt := prompt_of(row, f"{path.stem}-{i}")) is not None]
+
+
+def _from_lines(path: Path, text: str) -> list[Prompt]:
+    prompts = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
+        prompt = prompt_of(row, f"{path.stem}-{number}")
+        if prompt is None:
+            raise ConfigError(
+                f"{path}:{number}: no prompt found; known keys: text, prompt, messages, turns, conversations, body.messages"
+            )
+        prompts.append(prompt)
+    return prompts
+
+
+def prompt_of(row: Any, fallback_id: str) -> Prompt | None:
+    """One row in any of the known shapes; None: no prompt in it (a ShareGPT row that does not start with a human)."""
+    if isinstance(row, str):
+        return _said(fallback_id, "file", (("user", row),))
+    if not isinstance(row, Mapping):
+        return None
+    prompt_id = str(row.get("id", row.get("question_id", row.get("custom_id", fallback_id))))
+    category = str(row.get("category") or "file")
+    if isinstance(row.get("text"), str):
+        return Prompt(prompt_id=prompt_id, category=category, text=row["text"], max_tokens=_max_tokens(row))
+    messages = _messages(row)
+    if not messages:
+        return None
+    return _said(prompt_id, category, messages, answer=_answer(row), max_tokens=_max_tokens(row))
+
+
+def _messages(row: Row) -> Messages:
+    """Up to the first thing the model shall say: what a later turn would need has not been answered yet."""
+    if isinstance(row.get("turns"), list) and row["turns"]:
+        return (("user", str(row["turns"][0])),)
+    body = row.get("body")
+    said = row.get("messages") or row.get("conversations") or row.get("conversation")
+    if isinstance(body, Mapping):
+        said = body.get("messages") or body.get("prompt")
+    if said is None:
+        said = row.get("prompt", row.get("question", row.get("instruction")))
+    if isinstance(said, str):
+        return (("user", said),)
+    return _until_model_speaks(said) if isinstance(said, list) else ()
+
+
+def _until_model_speaks(turns: list[Any]) -> Messages:
+    """ShareGPT and bench_serving rows hold the old answers too; a list of messages that ends with the user is kept whole."""
+    pairs: list[tuple[str, str]] = []
+    for turn in turns:
+        if not isinstance(turn, Mapping):
+            return ()
+        role = _ROLES.get(str(turn.get("role", turn.get("from", ""))), "")
+        pairs.append((role, _content(turn.get("content", turn.get("value", "")))))
+    if pairs and pairs[-1][0] != "user":
+        first_answer = next((i for i, (role, _) in enumerate(pairs) if role not in ("user", "system")), len(pairs))
+        pairs = pairs[:first_answer]
+    return tuple(pairs) if pairs and pairs[-1][0] == "user" and all(role for role, _ in pairs) else ()
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(part.get("text", "") for part in value if isinstance(part, Mapping))
+    return str(value)
+
+
+def _max_tokens(row: Row) -> int | None:
+    body = row.get("body") if isinstance(row.get("body"), Mapping) else {}
+    assert isinstance(body, Mapping)
+    for value in (
+        row.get("max_tokens"),
+        row.get("output_len"),
+        body.get("max_tokens"),
+        body.get("max_completion_tokens"),
+    ):
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
+
+
+def _answer(row: Row) -> str | None:
+    answer = row.get("answer")
+    return str(answer) if isinstance(answer, str | int) else None
+
+
+def _said(
+    prompt_id: str, category: str, messages: Messages, *, answer: str | None = None, max_tokens: int | None = None
+) -> Prompt:
+    return Prompt(
+        prompt_id=prompt_id,
+        category=category,
+        text="\n\n".join(content for _, content in messages),
+        messages=messages,
+        answer=answer,
+        max_tokens=max_tokens,
+    )

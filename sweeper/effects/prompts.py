@@ -1,0 +1,154 @@
+"""Prompts of a workload: built-in suites, the toy's, random tokens, or a file; the chat template applied, all of it hashed."""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from sweeper.core.experiment import Workload
+from sweeper.core.sample import Prompt, PromptSet
+from sweeper.effects.prompt_files import read_prompts
+from sweeper.effects.suites import SUITES, build_suite
+from sweeper.effects.templates import ChatTemplate, load_template
+from sweeper.errors import ConfigError
+
+TOY_PROMPTS = Path(__file__).parent.parent / "data" / "toy" / "prompts.jsonl"
+_RANDOM_VOCABULARY = 2000
+
+
+def load_prompts(workload: Workload, *, tokenizer_dir: Path | None) -> PromptSet:
+    """At most `num_prompts` distinct prompts, the same for the same workload, seed and tokenizer.
+
+    Prompts with messages get the tokenizer's chat template (`auto`), raw texts are sent as they are. On the chat endpoint
+    the server applies its own template. Raises ConfigError for an unknown source.
+    """
+    chosen, representative = _source(workload)
+    warnings = list(_scarcity(chosen, workload))
+    template = load_template(tokenizer_dir) if tokenizer_dir and workload.chat_template == "auto" else None
+    if workload.endpoint == "chat":
+        prompts, name = chosen, "server"
+    else:
+        prompts, name = (
+            [_rendered(prompt, template, workload) for prompt in chosen],
+            template.name if template else "none",
+        )
+        warnings += _template_warnings(chosen, template)
+    if template is None or all(prompt.messages is None for prompt in chosen):
+        name = name if workload.endpoint == "chat" else "none"
+    return PromptSet(
+        prompts=tuple(prompts),
+        source=workload.prompts,
+        sha256=_hash(prompts, name),
+        template=name,
+        representative=representative,
+        warnings=tuple(warnings),
+    )
+
+
+def _source(workload: Workload) -> tuple[list[Prompt], bool]:
+    kind, _, name = workload.prompts.partition(":")
+    if kind == "builtin":
+        return _builtin(name, workload), True
+    if kind == "toy":
+        return pick(toy_prompts(name), workload.num_prompts, seed=workload.seed), True
+    if kind == "random":
+        return random_prompts(name, workload.num_prompts, seed=workload.seed), False
+    path = Path(workload.prompts)
+    if not path.is_file():
+        raise ConfigError(f"prompts {workload.prompts!r}: no such file, and not builtin:NAME, toy:NAME or random:LO:HI")
+    return pick(read_prompts(path), workload.num_prompts, seed=workload.seed), True
+
+
+def _builtin(name: str, workload: Workload) -> list[Prompt]:
+    if name not in SUITES:
+        raise ConfigError(f"prompts builtin:{name}: unknown; there are {', '.join(f'builtin:{x}' for x in SUITES)}")
+    return build_suite(name, workload.num_prompts, seed=workload.seed)
+
+
+def toy_prompts(name: str) -> list[Prompt]:
+    """The toy pair's own prompts: `all`, a split (`seen`, `held_out`, …) or a category."""
+    if not TOY_PROMPTS.is_file():
+        raise ConfigError(f"prompts toy:{name}: {TOY_PROMPTS} is not there; is the package whole?")
+    rows = [json.loads(line) for line in TOY_PROMPTS.read_text("utf-8").splitlines() if line.strip()]
+    kept = [row for row in rows if name in ("all", row.get("split"), row.get("category"))]
+    if not kept:
+        names = sorted({str(row.get(key)) for row in rows for key in ("split", "category")})
+        raise ConfigError(f"prompts toy:{name}: unknown; there are toy:all, {', '.join(f'toy:{x}' for x in names)}")
+    return [_toy_prompt(row) for row in kept]
+
+
+def _toy_prompt(row: Mapping[str, object]) -> Prompt:
+    messages = row.get("messages")
+    pairs = tuple((str(m["role"]), str(m["content"])) for m in messages) if isinstance(messages, list) else None
+    text = str(row["text"]) if "text" in row else _plain(pairs or ())
+    answer = row.get("answer")
+    return Prompt(
+        prompt_id=str(row["id"]),
+        category=str(row.get("category") or "toy"),
+        text=text,
+        messages=pairs,
+        answer=str(answer) if answer is not None else None,
+    )
+
+
+def random_prompts(bounds: str, count: int, *, seed: int) -> list[Prompt]:
+    """Random words, LO to HI of them; about one token each in most vocabularies. Never representative for speculation."""
+    low, _, high = bounds.partition(":")
+    if not low.isdigit() or not (high or low).isdigit() or int(low) < 1:
+        raise ConfigError(f"prompts random:{bounds}: write random:LO:HI with numbers of words")
+    draw = random.Random(seed)  # noqa: S311
+    sizes = [draw.randint(int(low), max(int(low), int(high or low))) for _ in range(count)]
+    texts = [" ".join(f"w{draw.randrange(_RANDOM_VOCABULARY)}" for _ in range(size)) for size in sizes]
+    return [Prompt(prompt_id=f"random-{i}", category="random", text=text) for i, text in enumerate(texts)]
+
+
+def pick(prompts: Sequence[Prompt], count: int, *, seed: int) -> list[Prompt]:
+    """`count` of them, the categories in turn, so that a short run covers the file; seeded within each category."""
+    by_category: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        by_category.setdefault(prompt.category, []).append(prompt)
+    draw = random.Random(seed)  # noqa: S311
+    columns = [draw.sample(group, len(group)) for _, group in sorted(by_category.items())]
+    in_turn = [prompt for row in zip_longest(*columns) for prompt in row if prompt is not None]
+    return in_turn[:count]
+
+
+def _rendered(prompt: Prompt, template: ChatTemplate | None, workload: Workload) -> Prompt:
+    if prompt.messages is None:
+        return prompt
+    text = template.render(prompt.messages, workload.chat_template_kwargs) if template else _plain(prompt.messages)
+    return replace(prompt, text=text)
+
+
+def _plain(messages: Sequence[tuple[str, str]]) -> str:
+    return "\n\n".join(content for _, content in messages)
+
+
+def _scarcity(prompts: Sequence[Prompt], workload: Workload) -> list[str]:
+    warnings = []
+    if len(prompts) < workload.num_prompts:
+        warnings.append(f"{workload.prompts} has {len(prompts)} prompts, not the {workload.num_prompts} asked for")
+    distinct, widest = len({prompt.text for prompt in prompts}), max(workload.concurrency)
+    if distinct < 8 * widest:
+        warnings.append(
+            f"{distinct} distinct prompts are fewer than 8 × concurrency {widest}: the steady window counts"
+        )
+    return warnings
+
+
+def _template_warnings(prompts: Sequence[Prompt], template: ChatTemplate | None) -> list[str]:
+    raw = sum(prompt.messages is None for prompt in prompts)
+    if template is None and raw < len(prompts):
+        return ["no chat template: messages are sent as plain text, which a chat model was not trained for"]
+    if template is not None and raw and prompts[0].category != "random":
+        return [f"{raw} of {len(prompts)} prompts are raw text although the model has a chat template"]
+    return []
+
+
+def _hash(prompts: Sequence[Prompt], template: str) -> str:
+    """Over ids, texts, messages and the template: what the server gets."""
+    parts = chain([template], *((p.prompt_id, p.text, json.dumps(p.messages), str(p.max_tokens)) for p in prompts))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,267 @@
+"""What goes over the wire: request bodies, streamed answers → Samples, /server_info → EffectiveConfig. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sweeper.core.experiment import Workload
+from sweeper.core.launch import EffectiveConfig
+from sweeper.core.redaction import redact_value
+from sweeper.core.sample import ErrorKind, Prompt, RequestError, Sample, SpecCounters
+from sweeper.engine.counters import spec_counters
+from sweeper.engine.sse import events
+
+Endpoint = Literal["generate", "completions", "chat"]
+PATHS: Mapping[Endpoint, str] = {
+    "generate": "/generate",
+    "completions": "/v1/completions",
+    "chat": "/v1/chat/completions",
+}
+
+__all__ = ["PATHS", "Endpoint", "Reply", "effective_config", "request_body", "sample_of", "spec_counters"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One exchange as the transport saw it; times in perf_counter_ns, nothing parsed."""
+
+    due_ns: int
+    send_ns: int
+    end_ns: int
+    """Last byte, or the moment of the failure."""
+    status: int | None
+    body: Sequence[tuple[int, bytes]]
+    failure: RequestError | None
+    """How the transport failed; None: the response came to its end."""
+
+
+def request_body(endpoint: Endpoint, prompt: Prompt, workload: Workload, *, model: str) -> bytes:
+    """The JSON body of one streaming request; asks for every counter that the engine can give."""
+    max_tokens = prompt.max_tokens or workload.max_tokens
+    sampling: dict[str, Any] = {"temperature": workload.temperature, "ignore_eos": workload.ignore_eos}
+    if workload.top_p is not None:
+        sampling["top_p"] = workload.top_p
+    if workload.top_k is not None:
+        sampling["top_k"] = workload.top_k
+    if workload.stop:
+        sampling["stop"] = list(workload.stop)
+    if endpoint == "generate":
+        body = {"text": prompt.text, "sampling_params": {"max_new_tokens": max_tokens, **sampling}, "stream": True}
+        return json.dumps(body, ensure_ascii=False).encode()
+    body = {
+        "model": model,
+        "max_tokens": max_tokens,
+        **sampling,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "return_spec_tokens_details": True,
+    }
+    if endpoint == "completions":
+        body["prompt"] = prompt.text
+    else:
+        messages = prompt.messages or (("user", prompt.text),)
+        body["messages"] = [{"role": role, "content": content} for role, content in messages]
+        if workload.chat_template_kwargs:
+            body["chat_template_kwargs"] = workload.chat_template_kwargs
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What the events of one stream said so far."""
+
+    times_ns: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    counted: int = 0
+    text_times_ns: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    ids: list[list[int]] = field(default_factory=list)
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str | None = None
+    spec: SpecCounters | None = None
+    error: RequestError | None = None
+    garbage: bytes | None = None
+    done: bool = False
+
+    def count(self, at_ns: int, completion_tokens: object) -> None:
+        """The server's cumulative count at this moment; its growth is this chunk's tokens."""
+        if isinstance(completion_tokens, int) and completion_tokens > self.counted:
+            self.times_ns.append(at_ns)
+            self.tokens.append(completion_tokens - self.counted)
+            self.counted = completion_tokens
+
+
+def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint, continuous_usage: bool = True) -> Sample:
+    """One exchange as a Sample. Only an answer with a finish reason and an orderly end has no error."""
+    answer = _read(reply, endpoint)
+    error = _error(reply, answer)
+    counted = bool(answer.tokens) and (endpoint == "generate" or continuous_usage)
+    counted = counted and (endpoint == "generate" or not _late_count(answer))
+    chunk_ns = answer.times_ns if counted else answer.text_times_ns
+    return Sample(
+        index=index,
+        prompt_id=prompt.prompt_id,
+        category=prompt.category,
+        due_ns=reply.due_ns,
+        send_ns=reply.send_ns,
+        chunk_ns=tuple(chunk_ns),
+        chunk_tokens=tuple(answer.tokens) if counted else None,
+        end_ns=chunk_ns[-1] if error is None and chunk_ns else reply.end_ns,
+        input_tokens=answer.input_tokens,
+        cached_tokens=answer.cached_tokens,
+        output_tokens=answer.output_tokens,
+        finish_reason=answer.finish_reason,
+        text=_text(answer, endpoint),
+        output_ids=_ids(answer),
+        spec=answer.spec,
+        error=error,
+        notes=() if error is not None or answer.done else ("the stream ended without [DONE]",),
+    )
+
+
+def _late_count(answer: _Answer) -> bool:
+    """Tokens were counted once, after the text had come: usage of the last event only, not of every chunk."""
+    return len(answer.times_ns) == 1 and len(answer.text_times_ns) > 1
+
+
+def _read(reply: Reply, endpoint: Endpoint) -> _Answer:
+    answer = _Answer()
+    if reply.status != 200:
+        return answer
+    for at_ns, data in events(reply.body):
+        if data == b"[DONE]":
+            answer.done = True
+            continue
+        try:
+            event = json.loads(data)
+        except ValueError:
+            answer.garbage = answer.garbage or data
+            continue
+        if not isinstance(event, dict) or not event.keys() & _KNOWN_KEYS:
+            answer.garbage = answer.garbage or data
+        elif event.get("error"):
+            answer.error = answer.error or RequestError(kind="error_chunk", message=_message(event["error"]))
+        elif endpoint == "generate":
+            _native(answer, at_ns, event)
+        else:
+            _openai(answer, at_ns, event)
+    return answer
+
+
+_KNOWN_KEYS = frozenset({"text", "output_ids", "meta_info", "choices", "usage", "sglext", "error"})
+
+
+def _native(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
+    meta = event.get("meta_info") or {}
+    answer.count(at_ns, meta.get("completion_tokens"))
+    if isinstance(event.get("text"), str):
+        answer.texts.append(event["text"])
+        answer.text_times_ns.append(at_ns)
+    if isinstance(event.get("output_ids"), list):
+        answer.ids.append(event["output_ids"])
+    answer.input_tokens = meta.get("prompt_tokens", answer.input_tokens)
+    answer.cached_tokens = meta.get("cached_tokens", answer.cached_tokens)
+    answer.output_tokens = meta.get("completion_tokens", answer.output_tokens)
+    _finish(answer, meta.get("finish_reason"))
+    answer.spec = spec_counters(meta) or answer.spec
+
+
+def _openai(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
+    for choice in event.get("choices") or ():
+        delta = choice.get("delta") or {}
+        said = [choice.get("text"), delta.get("reasoning_content"), delta.get("content")]
+        text = "".join(part for part in said if part)
+        if text or delta.get("tool_calls"):
+            answer.texts.append(text)
+            answer.text_times_ns.append(at_ns)
+        _finish(answer, choice.get("finish_reason"))
+    usage = event.get("usage") or {}
+    if usage:
+        answer.count(at_ns, usage.get("completion_tokens"))
+        answer.input_tokens = usage.get("prompt_tokens", answer.input_tokens)
+        answer.output_tokens = usage.get("completion_tokens", answer.output_tokens)
+        details = usage.get("prompt_tokens_details") or {}
+        answer.cached_tokens = details.get("cached_tokens", answer.cached_tokens)
+    spec = (event.get("sglext") or {}).get("spec_tokens_details")
+    if spec:
+        answer.spec = spec_counters(spec) or answer.spec
+
+
+def _finish(answer: _Answer, reason: object) -> None:
+    """`stop`, `length`, …; an abort is a failure however politely it is said."""
+    if isinstance(reason, dict):
+        kind, message = str(reason.get("type")), str(reason.get("message") or "")
+    elif reason is None:
+        return
+    else:
+        kind, message = str(reason), ""
+    answer.finish_reason = kind
+    if kind == "abort":
+        answer.error = answer.error or RequestError(kind="aborted", message=message or "finish reason abort")
+
+
+def _message(error: object) -> str:
+    return str(error.get("message", error))[:300] if isinstance(error, dict) else str(error)[:300]
+
+
+def _error(reply: Reply, answer: _Answer) -> RequestError | None:
+    if reply.status is not None and reply.status != 200:
+        text = b"".join(data for _, data in reply.body)[:300].decode(errors="replace")
+        return RequestError(kind="status", message=f"HTTP {reply.status}: {text}", status=reply.status)
+    if answer.error is not None:
+        return answer.error
+    if reply.failure is not None and not (answer.done and answer.finish_reason):
+        return reply.failure
+    if answer.garbage is not None:
+        return _failed("garbage", f"not an event of this API: {answer.garbage[:80]!r}")
+    if answer.finish_reason is None:
+        return _failed("incomplete", "the stream ended without a finish reason")
+    return None
+
+
+def _failed(kind: ErrorKind, message: str) -> RequestError:
+    return RequestError(kind=kind, message=message)
+
+
+def _text(answer: _Answer, endpoint: Endpoint) -> str:
+    """/generate repeats the whole text in every event unless the server streams increments."""
+    if not answer.texts:
+        return ""
+    return answer.texts[-1] if endpoint == "generate" and not _incremental(answer) else "".join(answer.texts)
+
+
+def _ids(answer: _Answer) -> tuple[int, ...] | None:
+    if not answer.ids:
+        return None
+    if _incremental(answer):
+        return tuple(token for part in answer.ids for token in part)
+    return tuple(answer.ids[-1])
+
+
+def _incremental(answer: _Answer) -> bool:
+    if len(answer.ids) > 1:
+        return len(answer.ids[-1]) < answer.counted and sum(map(len, answer.ids)) <= answer.counted
+    return len(answer.texts) > 1 and not answer.texts[-1].startswith(answer.texts[-2])
+
+
+def effective_config(info: Mapping[str, Any]) -> EffectiveConfig:
+    """What /server_info (or the older /get_server_info) says was resolved."""
+    raw = {key: value for key, value in redact_value(info).items() if key != "internal_states"}
+    return EffectiveConfig(
+        version=info.get("version"),
+        model_path=info.get("model_path"),
+        served_model_name=info.get("served_model_name"),
+        algorithm=info.get("speculative_algorithm"),
+        draft_model_path=info.get("speculative_draft_model_path"),
+        num_steps=info.get("speculative_num_steps"),
+        eagle_topk=info.get("speculative_eagle_topk"),
+        num_draft_tokens=info.get("speculative_num_draft_tokens"),
+        max_running_requests=info.get("max_running_requests"),
+        tp_size=info.get("tp_size"),
+        dp_size=info.get("dp_size"),
+        attention_backend=info.get("attention_backend"),
+        raw=raw,
+    )
