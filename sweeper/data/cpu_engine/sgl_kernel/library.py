@@ -1,0 +1,34 @@
+"""The torch library behind `torch.ops.sgl_kernel`, and how an op enters it."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")
+
+
+def op(schema: str) -> Callable[[Kernel], Kernel]:
+    """Registers the decorated function as `torch.ops.sgl_kernel.<name>` with this schema.
+
+    Schemas follow the calls in SGLang 0.5.23; `(a!)` marks what the op writes. The function itself is returned,
+    so `from sgl_kernel import <name>` calls it without a trip through the dispatcher.
+    """
+    name = schema.partition("(")[0]
+
+    def register(kernel: Kernel) -> Kernel:
+        LIBRARY.define(schema)
+        LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+        return kernel
+
+    return register
+
+
+def not_provided(what: str) -> str:
+    """The sentence for anything that the stand-in lacks."""
+    return (
+        f"{what} is not provided by Sweeper's CPU engine, which covers Llama-family models"
+        " with EAGLE, EAGLE3, STANDALONE and NGRAM; use device cuda for this model or option"
+    )
