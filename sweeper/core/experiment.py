@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 FlagValue = bool | int | float | str | list[Any] | dict[str, Any] | None
 """true: flag present; false or null: absent; list: several values; map: JSON."""
 
-FilePath = Annotated[Path, Field(strict=False)]
-
 
 class Strict(BaseModel):
     """Frozen; an unknown key is an error."""
@@ -48,7 +46,7 @@ class Server(Strict):
     false or null: absent, list: several values, map: JSON."""
     env: dict[str, str] = {}
     """Environment variables of the server. SGLANG_* of your shell are not passed on; write here what you need."""
-    target_config: FilePath | None = None
+    target_config: Path | None = None
     """config.json of the target, so that `plan` works on a machine without the weights."""
 
 
@@ -95,7 +93,7 @@ class Speculative(Strict):
     """EAGLE3, EAGLE (NEXTN), STANDALONE, NGRAM, DFLASH, … as SGLang names them."""
     draft_model_path: str | None = None
     """Folder or hub id of the draft; `toy:draft` ships with Sweeper."""
-    draft_config: FilePath | None = None
+    draft_config: Path | None = None
     """config.json of the draft, so that `plan` works on a machine without the weights."""
     configs: list[str | SpecPoint] = []
     """Arms: `3-1-4` is num_steps-eagle_topk-num_draft_tokens, `auto` leaves the three to the engine; or a map."""
@@ -174,7 +172,7 @@ class Run(Strict):
     repeats: int = Field(4, ge=1)
     """Measurements per start and load point."""
     order: Literal["mirrored", "given"] = "mirrored"
-    """`mirrored`: A B C … C B A over the starts, so that drift cancels; with one start the baseline runs first and last."""
+    """`mirrored`: A B C … C B A over the starts, so that drift cancels; with one start the baseline runs twice."""
     parallel: Literal["exclusive", "packed"] = "exclusive"
     """`packed`: groups run side by side on free GPUs; they then share the host's memory bandwidth, power and PCIe."""
     doctor: Literal["error", "warn", "off"] = "error"

@@ -163,6 +163,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     estimate_s: float | None = None
     engine_version: str | None = None
+    notes: tuple[str, ...] = ()
+    """What was decided for every arm: knobs pinned so that only speculation differs, points excluded, …"""
 
     @property
     def plan_id(self) -> str:

@@ -137,21 +137,21 @@ def _example(flag: Flag) -> str:
 def table_from_json(text: str) -> FlagTable:
     """The shipped form: {"version": …, "flags": [{"option": …, "dest": …, "shape": …, …}]}."""
     data = json.loads(text)
-    return FlagTable(
-        str(data["version"]),
-        tuple(
-            Flag(**{k: tuple(v) if k in ("aliases", "choices") else v for k, v in item.items()})
-            for item in data["flags"]
-        ),
-    )
+    return FlagTable(str(data["version"]), tuple(_flag(item) for item in data["flags"]))
+
+
+def _flag(item: dict[str, Any]) -> Flag:
+    return Flag(**{name: tuple(value) if isinstance(value, list) else value for name, value in item.items()})
 
 
 _HELP_ENTRY = re.compile(r"^  (--[a-z0-9][^\n]*(?:\n {3,8}--[^\n]*)*)", re.MULTILINE)
-_SPELLING = re.compile(r"(--[A-Za-z0-9][\w-]*)(?: (\[[^\]]+\](?: \[[^\]]+\])*|\{[^}]*\}|[A-Z][A-Z0-9_]*(?: \[[^\]]+\])?))?")
+_SPELLING = re.compile(
+    r"(--[A-Za-z0-9][\w-]*)(?: (\[[^\]]+\](?: \[[^\]]+\])*|\{[^}]*\}|[A-Z][A-Z0-9_]*(?: \[[^\]]+\])?))?"
+)
 
 
 def parse_help(text: str, version: str) -> FlagTable:
-    """The table of another release from its `--help`. Types are not in that text, so only shapes and choices are known."""
+    """The table of another release from its `--help`; that text shows shapes and choices, not types."""
     flags = []
     for match in _HELP_ENTRY.finditer(text):
         spellings = _SPELLING.findall(match.group(1).split("  ")[0])

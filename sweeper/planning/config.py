@@ -1,0 +1,358 @@
+"""Experiment file → Experiment, or one clear line per mistake: `file:line: dotted.path: what; remedy`."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pydantic
+from pydantic import BaseModel
+
+from sweeper.core.experiment import Experiment, SpecPoint
+from sweeper.engine.flags import FlagTable, plain, wrong_value
+from sweeper.errors import ConfigError
+from sweeper.planning.marks import Key, Marked, Reading, read_marked
+from sweeper.planning.points import parse_triple
+
+FREE_KEYS = frozenset({"env", "chat_template_kwargs"})
+"""Below these, keys are the user's own words."""
+
+OWN_FLAGS: Mapping[str, str] = {
+    "model_path": "write it as server.model_path",
+    "device": "write it as engine.device",
+    "host": "Sweeper chooses it; remove it",
+    "port": "Sweeper chooses it; remove it",
+    "served_model_name": "Sweeper uses it to recognise its own server; remove it",
+    "base_gpu_id": "Sweeper places servers on GPUs by CUDA_VISIBLE_DEVICES; remove it",
+    "node_rank": "Sweeper sets it for each node; remove it",
+    "dist_init_addr": "Sweeper sets it for each node; remove it",
+    "config": "write its flags under server.args, so that they are part of the plan",
+}
+"""Flags that are not the user's to set in server.args."""
+
+OWN_SPECULATIVE = {
+    "algorithm": "algorithm",
+    "draft_model_path": "draft_model_path",
+    "num_steps": "configs",
+    "eagle_topk": "configs",
+    "num_draft_tokens": "configs",
+}
+"""speculative-* flags with a key of their own: where to write them instead."""
+
+SWEEPABLE = ("server", "speculative", "baseline", "engine")
+UNPREFIXED = ("enable_multi_layer_eagle", "uno_lora_path", "spec_trace_dir")
+"""Speculation's flags that do not begin with `speculative`."""
+
+PATHS: tuple[Key, ...] = (
+    ("server", "model_path"),
+    ("server", "target_config"),
+    ("speculative", "draft_model_path"),
+    ("speculative", "draft_config"),
+    ("workload", "prompts"),
+    ("engine", "python"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An experiment with the lines it came from, so that later findings can name them."""
+
+    experiment: Experiment
+    marked: Marked
+
+    def error(self, dotted: str, what: str) -> ConfigError:
+        return self.marked.error(tuple(int(p) if p.isdigit() else p for p in dotted.split(".")), what)
+
+
+def parse_experiment(text: str, path: Path) -> Experiment:
+    """Parse and validate one experiment file; raises ConfigError. Engine flags are checked by `check_flags`."""
+    return parse_document(text, path).experiment
+
+
+def parse_document(text: str, path: Path) -> Document:
+    """As `parse_experiment`, keeping the line marks."""
+    marked = read_marked(text, path, Reading(_rename, lambda where: "env" in where))
+    if not isinstance(marked.value, dict):
+        raise marked.error((), "an experiment is a map of keys; start with `name: …` and `server: …`")
+    problems = [*_unsweepable(marked), *_bad_triples(marked)]
+    value = _with_paths(marked.value, path.parent)
+    try:
+        experiment = Experiment.model_validate(value, strict=True)
+    except pydantic.ValidationError as error:
+        problems += _validation_problems(marked, error)
+        raise _joined(problems) from None
+    if problems:
+        raise _joined(problems)
+    return Document(experiment, marked)
+
+
+def _joined(problems: list[ConfigError]) -> ConfigError:
+    lines = list(dict.fromkeys(str(problem) for problem in problems))
+    if len(lines) > 10:
+        lines = [*lines[:10], f"… and {len(lines) - 10} more"]
+    return ConfigError("\n".join(lines))
+
+
+def _rename(parent: Key, key: str) -> str:
+    """`max-tokens` is `max_tokens`, `--tp-size` is `tp_size`; below `env`, JSON flags and the like keys stay."""
+    if any(part in FREE_KEYS for part in parent) or ("args" in parent and parent[-1] != "args"):
+        return key
+    return plain(key)
+
+
+# --- what pydantic found, in words -----------------------------------------------------------------------------------
+
+
+def _validation_problems(marked: Marked, error: pydantic.ValidationError) -> Iterator[ConfigError]:
+    for item in error.errors():
+        where = tuple(part for part in item["loc"] if not _is_branch(part))
+        if _belongs_to_other_branch(item, marked, where):
+            continue
+        yield marked.error(where, _in_words(item, where))
+
+
+_BRANCHES = frozenset(
+    {"bool", "int", "float", "str", "list[any]", "dict[str,any]", "none", "SpecPoint", "literal['auto']"}
+)
+
+
+def _is_branch(part: int | str) -> bool:
+    """Pydantic names the member of a union in the location of an error; users did not write it."""
+    return isinstance(part, str) and (part in _BRANCHES or "[" in part)
+
+
+def _belongs_to_other_branch(item: Any, marked: Marked, where: Key) -> bool:
+    """An arm is text or a map: about a map only the map's errors are said, about text only the text's."""
+    branch = next((part for part in item["loc"] if _is_branch(part)), None)
+    if where[:2] == ("speculative", "configs") and len(where) >= 3 and isinstance(where[2], int):
+        value = marked.value["speculative"]["configs"][where[2]]
+        if isinstance(value, dict):
+            return branch == "str"
+        return branch == "SpecPoint" and len(where) == 3
+    return branch == "literal['auto']"
+
+
+def _in_words(item: Any, where: Key) -> str:
+    kind, got, context = item["type"], item["input"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown_key(where)
+    if kind == "missing":
+        return "missing; add it"
+    shown = repr(got) if not isinstance(got, dict | list) else ("a map" if isinstance(got, dict) else "a list")
+    if where[:2] == ("speculative", "configs") and len(where) == 3:
+        return (
+            f'must be text like "3-1-4" or a map like {{num_steps: 3, eagle_topk: 1, num_draft_tokens: 4}}, got {shown}'
+        )
+    if kind == "literal_error":
+        near = difflib.get_close_matches(str(got), [w.strip("'") for w in context["expected"].split(" or ")], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"write {context['expected']}"
+        return f"cannot be {shown}; {hint}"
+    if kind == "string_pattern_mismatch":
+        return f"{shown} cannot name a folder; use letters, digits, '.', '_' and '-', at most 80"
+    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than_equal": "le", "less_than": "lt"}
+    if kind in bounds:
+        return f"{item['msg'].removeprefix('Input ')}, got {shown}; change it"
+    if kind in ("too_short", "string_too_short"):
+        return "must not be empty; add a value"
+    return f"must be {_EXPECTED.get(kind, item['msg'])}, got {shown}; {_REMEDY.get(kind, 'change it')}"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map of keys",
+}
+_REMEDY = {
+    "string_type": "put it in quotes",
+    "bool_type": "write true or false",
+    "list_type": "put it in [ ]",
+    "int_type": "write it without quotes",
+    "float_type": "write it without quotes",
+    "model_type": "write `key: value` pairs below it",
+    "dict_type": "write `key: value` pairs below it",
+}
+
+
+def _unknown_key(where: Key) -> str:
+    model = _model_at(where[:-1])
+    known = list(model.model_fields) if model else []
+    key = str(where[-1])
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key; did you mean {near[0]}?"
+    if where[:1] == ("server",):
+        return f"unknown key; flags of the engine go below server.args, keys here are {', '.join(known)}"
+    elsewhere = _homes().get(key)
+    if elsewhere:
+        return f"unknown key here; it belongs below {elsewhere}"
+    return f"unknown key; the keys here are {', '.join(known)}"
+
+
+def _model_at(where: Key) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = Experiment
+    for part in where:
+        if isinstance(part, int):
+            continue
+        if model is None or part not in model.model_fields:
+            return None
+        model = _model_in(model.model_fields[part].annotation)
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _model_in(arg)) is not None), None)
+
+
+def _homes() -> dict[str, str]:
+    """Key → the section it belongs to, for a key written in the wrong one."""
+    sections = {name: _model_in(field.annotation) for name, field in Experiment.model_fields.items()}
+    return {key: name for name, model in sections.items() if model for key in model.model_fields}
+
+
+# --- what the schema cannot say --------------------------------------------------------------------------------------
+
+
+def _bad_triples(marked: Marked) -> Iterator[ConfigError]:
+    section = marked.value.get("speculative")
+    configs = section.get("configs") if isinstance(section, dict) else None
+    for index, item in enumerate(configs if isinstance(configs, list) else []):
+        if isinstance(item, str):
+            try:
+                parse_triple(item)
+            except ValueError as error:
+                yield marked.error(("speculative", "configs", index), str(error))
+
+
+def _unsweepable(marked: Marked) -> Iterator[ConfigError]:
+    axes = marked.value.get("sweep")
+    for dotted, values in axes.items() if isinstance(axes, dict) else []:
+        parts = tuple(dotted.split("."))
+        where: Key = ("sweep", dotted)
+        if parts[0] not in SWEEPABLE:
+            hint = (
+                "workload.concurrency is a list already"
+                if dotted == "workload.concurrency"
+                else f"axes lie in {', '.join(SWEEPABLE)}; for another workload write another experiment"
+            )
+            yield marked.error(where, f"cannot be an axis; {hint}")
+        elif len(parts) < 2 or not _axis_exists(parts):
+            near = difflib.get_close_matches(dotted, list(_axes()), n=1)
+            yield marked.error(
+                where, f"no such key; {f'did you mean {near[0]}?' if near else 'name one of the schema'}"
+            )
+        elif isinstance(values, list) and not values:
+            yield marked.error(where, "an axis without values; give at least one or remove it")
+
+
+def _axes() -> Iterator[str]:
+    for section in SWEEPABLE:
+        model = _model_in(Experiment.model_fields[section].annotation)
+        yield from (f"{section}.{name}" for name in (model.model_fields if model else {}))
+
+
+def _axis_exists(parts: tuple[str, ...]) -> bool:
+    if parts[:2] in (("engine", "kind"), ("engine", "version"), ("speculative", "configs"), ("speculative", "exclude")):
+        return False
+    model = _model_at(parts[:1])
+    known = model is not None and parts[1] in model.model_fields
+    return known and len(parts) <= (3 if parts[1] in ("args", "env", "grid") else 2)
+
+
+def _with_paths(value: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Relative paths that exist beside the file become absolute; what does not exist there may be a hub id."""
+
+    def placed(item: Any) -> Any:
+        if isinstance(item, str) and item and not item.startswith(("toy:", "builtin:", "random:", "/")):
+            if item.startswith("~"):
+                return str(Path(item).expanduser())
+            return str((folder / item).resolve()) if (folder / item).exists() else item
+        return item
+
+    value = {name: dict(section) if isinstance(section, dict) else section for name, section in value.items()}
+    for section, name in PATHS:
+        found = value.get(str(section))
+        if isinstance(found, dict) and name in found:
+            found[name] = placed(found[name])
+            if str(name).endswith("_config") and isinstance(found[name], str):
+                found[name] = Path(found[name])
+    speculative = value.get("speculative")
+    if isinstance(speculative, dict) and isinstance(speculative.get("configs"), list):
+        speculative["configs"] = [
+            {**arm, "draft_model_path": placed(arm["draft_model_path"])}
+            if isinstance(arm, dict) and "draft_model_path" in arm
+            else arm
+            for arm in speculative["configs"]
+        ]
+    if isinstance(value.get("sweep"), dict):
+        value["sweep"] = {
+            axis: [placed(v) for v in values] if isinstance(values, list) and axis.endswith("model_path") else values
+            for axis, values in value["sweep"].items()
+        }
+    return value
+
+
+# --- engine flags ----------------------------------------------------------------------------------------------------
+
+
+def check_flags(document: Document, table: FlagTable) -> None:
+    """Every flag in the file against the engine's table; raises ConfigError with a line per mistake."""
+    problems = [document.marked.error(where, what) for where, what in flag_problems(document.experiment, table)]
+    if problems:
+        raise _joined(problems)
+
+
+def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[tuple[Key, str]]:
+    """(place, sentence) for every flag that this engine does not have or would not take with that value."""
+    for section, args in (("server", experiment.server.args), ("baseline", experiment.baseline.args)):
+        for name, value in args.items():
+            if problem := _server_flag_problem(name, value, table):
+                yield (section, "args", name), problem
+    yield from _speculative_problems(("speculative", "args"), experiment.speculative.args, table)
+    for index, arm in enumerate(experiment.speculative.configs):
+        if isinstance(arm, SpecPoint):
+            yield from _speculative_problems(("speculative", "configs", index, "args"), arm.args, table)
+    for dotted, values in experiment.sweep.items():
+        section, _, name = dotted.partition(".args.")
+        for value in values if name else []:
+            check = _speculative_flag_problem if section == "speculative" else _server_flag_problem
+            if problem := check(name, value, table):
+                yield ("sweep", dotted), problem
+                break
+
+
+def _server_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
+    if name.startswith("speculative") or name in UNPREFIXED:
+        return (
+            f"speculation is not part of the baseline; write it as speculative.args.{name.removeprefix('speculative_')}"
+        )
+    flag = table.find(name)
+    if flag is None:
+        return table.unknown(name)
+    if flag.key in OWN_FLAGS:
+        return f"not a flag of yours; {OWN_FLAGS[flag.key]}"
+    return wrong_value(flag, value)
+
+
+def _speculative_problems(where: Key, args: Mapping[str, Any], table: FlagTable) -> Iterator[tuple[Key, str]]:
+    for name, value in args.items():
+        if problem := _speculative_flag_problem(name, value, table):
+            yield (*where, name), problem
+
+
+def _speculative_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
+    short = name.removeprefix("speculative_")
+    if short in OWN_SPECULATIVE:
+        home = OWN_SPECULATIVE[short]
+        return f"has a key of its own; write it in speculative.{home}"
+    flag = table.find(short if short in UNPREFIXED else f"speculative_{short}")
+    if flag is None:
+        return table.unknown(f"speculative_{short}")
+    return wrong_value(flag, value)

@@ -1,0 +1,102 @@
+"""Experiment + facts → Plan: everything a run will do, decided before anything starts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sweeper.core.experiment import Experiment, Workload
+from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, Trial, content_id, without_defaults
+from sweeper.errors import ConfigError
+from sweeper.planning.arms import Expansion, expand
+from sweeper.planning.config import flag_problems
+from sweeper.planning.estimate import estimate_s
+from sweeper.planning.facts import Facts
+from sweeper.planning.schedule import schedule
+
+UNMEASURED = frozenset({"concurrency", "arrival", "request_timeout_s", "stall_timeout_s"})
+"""Workload keys that are no part of a trial's identity: the load point has its own, time-outs change no figure."""
+
+
+def make_plan(experiment: Experiment, facts: Facts) -> Plan:
+    """Arms, trials, launch groups and their schedule; raises ConfigError for what cannot be planned at all."""
+    for where, what in flag_problems(experiment, facts.flags):
+        raise ConfigError(f"{'.'.join(map(str, where))}: {what}")
+    found = expand(experiment, facts)
+    trials = tuple(_trials(found.arms, experiment.workload))
+    groups = _groups(found.arms, trials)
+    order = schedule(groups, found.arms, starts=experiment.run.starts, mirrored=experiment.run.order == "mirrored")
+    return Plan(
+        experiment=experiment.name,
+        arms=tuple(found.arms),
+        trials=trials,
+        launch_groups=groups,
+        schedule=order,
+        repeats=experiment.run.repeats,
+        illegal=tuple(found.illegal),
+        merged=tuple(found.merged),
+        unchecked=facts.unchecked,
+        warnings=tuple(_warnings(experiment, found, facts)),
+        estimate_s=estimate_s(
+            found.arms,
+            trials,
+            order,
+            experiment.workload,
+            repeats=experiment.run.repeats,
+            weight_bytes=facts.weight_bytes,
+        ),
+        engine_version=facts.engine_version,
+        notes=tuple(found.notes),
+    )
+
+
+def load_points(workload: Workload) -> tuple[LoadPoint, ...]:
+    """One per concurrency, all with the workload's arrival."""
+    arrival = workload.arrival
+    return tuple(
+        LoadPoint(concurrency=level, arrival=arrival.kind, rate_rps=arrival.rate_rps, ramp_s=arrival.ramp_s)
+        for level in dict.fromkeys(workload.concurrency)
+    )
+
+
+def _trials(arms: Sequence[Arm], workload: Workload) -> Iterator[Trial]:
+    load = workload.model_dump(mode="json", exclude=set(UNMEASURED), exclude_defaults=True)
+    points = [(point, _plain(point)) for point in load_points(workload)]
+    for arm in arms:
+        for point, plain in points:
+            request = {"arm": arm.arm_id, "load": plain, "workload": load}
+            yield Trial(trial_id=content_id(request), arm_id=arm.arm_id, load=point)
+
+
+def _plain(point: LoadPoint) -> dict[str, Any]:
+    return without_defaults(point)
+
+
+def _groups(arms: Sequence[Arm], trials: Sequence[Trial]) -> tuple[LaunchGroup, ...]:
+    by_arm: dict[str, list[str]] = {}
+    for trial in trials:
+        by_arm.setdefault(trial.arm_id, []).append(trial.trial_id)
+    return tuple(
+        LaunchGroup(group_id=arm.arm_id, arm_id=arm.arm_id, gpus=arm.server.gpus, trial_ids=tuple(by_arm[arm.arm_id]))
+        for arm in arms
+    )
+
+
+def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterator[str]:
+    yield from found.warnings
+    workload = experiment.workload
+    largest = max(workload.concurrency)
+    if workload.num_prompts < 8 * largest:
+        yield (
+            f"{workload.num_prompts} prompts at concurrency {largest}: ramp and tail weigh; "
+            f"from {8 * largest} on the whole window is steady"
+        )
+    if experiment.run.starts == 1:
+        yield "one server start per arm: start-to-start noise is unseen, every claim is labelled so; use starts: 2"
+    if not any(not arm.is_baseline for arm in found.arms):
+        yield "no speculative arm is left: only the baseline would be measured"
+    if experiment.workload.arrival.kind in ("constant", "poisson") and workload.arrival.rate_rps is None:
+        raise ConfigError(
+            f"workload.arrival.rate_rps: missing; {workload.arrival.kind} arrivals need requests per second"
+        )
+    needed = max((arm.server.gpus for arm in found.arms), default=0)
+    if facts.gpu_count is not None and experiment.engine.device == "cuda" and needed > facts.gpu_count:
+        yield f"a server needs {needed} GPUs, this machine has {facts.gpu_count}: it can be planned here, not run"
