@@ -1,11 +1,11 @@
 """Names inside results/: the only place that knows where what is kept. Pure.
 
-    results/<experiment>/<run_id>/
-      plan.json environment.json events.jsonl report.html
-      groups/<group_id>/start-<k>/{launch.json, server_info.json, server.log}
-      trials/<trial_id>/{trial.json, result.json}
-      trials/<trial_id>/start-<k>-repeat-<r>/{samples.parquet, measurement.json}
-      aside/<when>/…                        what was found half-written or no longer belongs
+results/<experiment>/<run_id>/
+  plan.json environment.json events.jsonl report.html
+  groups/<group_id>/start-<k>/{launch.json, server_info.json, server.log}
+  trials/<trial_id>/{trial.json, result.json}
+  trials/<trial_id>/start-<k>-repeat-<r>/{samples.parquet, measurement.json}
+  aside/<when>/…                        what was found half-written or no longer belongs
 """
 
 import re

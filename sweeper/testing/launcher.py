@@ -145,13 +145,11 @@ async def fake_drive(
             output_tokens=tokens,
             finish_reason="length",
             text=f"answer to {prompt.prompt_id}",
-            output_ids=tuple(range(tokens)),
+            output_ids=tuple(range(index, index + tokens)),
             spec=_counters(server.script.accepted),
         )
         samples.append(_broken(sample, server) if broken else sample)
-    health = GeneratorHealth(
-        loop_lag_p99_ms=0.1, loop_lag_max_ms=0.2, send_late_p99_ms=0.1, cpu_s=0.1, cpu_share=0.01
-    )
+    health = GeneratorHealth(loop_lag_p99_ms=0.1, loop_lag_max_ms=0.2, send_late_p99_ms=0.1, cpu_s=0.1, cpu_share=0.01)
     return LoadOutcome(samples=tuple(samples), health=health, flush="not asked")
 
 

@@ -2,7 +2,17 @@
 
 from sweeper.core.result import Conditions, Distribution, Fingerprint, Measurement, Metrics
 from sweeper.core.sample import GeneratorHealth, Prompt, PromptSet
-from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, ServerConfig, ServerStart, SpecConfig, Trial, content_id
+from sweeper.core.trial import (
+    Arm,
+    LaunchGroup,
+    LoadPoint,
+    Plan,
+    ServerConfig,
+    ServerStart,
+    SpecConfig,
+    Trial,
+    content_id,
+)
 from sweeper.testing.launcher import FAKE_ENGINE, UNSAID
 
 

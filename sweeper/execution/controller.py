@@ -1,0 +1,281 @@
+"""Takes a run from its plan to its end: schedule → slots → events → store. The only caller of the run's writer."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from sweeper.core.events import (
+    Display,
+    Event,
+    GroupEvent,
+    Measured,
+    Notice,
+    RunEnded,
+    RunStarted,
+    StartFailed,
+    TrialEnded,
+    TrialFailed,
+)
+from sweeper.core.experiment import Workload
+from sweeper.core.result import Completed, Failed, Failure, Skipped, TrialResult
+from sweeper.core.run import GroupJob
+from sweeper.core.sample import PromptSet
+from sweeper.core.trial import Plan, ServerStart
+from sweeper.errors import PreflightError, ServerError
+from sweeper.execution.accounts import Accounts
+from sweeper.execution.failures import LASTING, TRANSIENT, failure_of, with_start
+from sweeper.execution.pool import Pool, Slot
+from sweeper.store import layout
+from sweeper.store.writer import RunWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How far a run goes."""
+
+    stop_on_failure: bool = False
+    budget_s: float | None = None
+    """No server is started after this many seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is to be done."""
+
+    plan: Plan
+    workload: Workload
+    prompts: PromptSet
+    policy: Policy = Policy()
+    skips: tuple[tuple[str, str, str], ...] = ()
+    """(arm_id, reason, code) of arms that must not run: what the doctor found."""
+    resumed: int = 0
+
+
+class Controller:
+    """One run. `interrupt()` lets it end early and in order; what was measured is kept."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        accounts: Accounts,
+        pool: Pool,
+        writer: RunWriter,
+        display: Display,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._work = work
+        self._accounts = accounts
+        self._pool = pool
+        self._writer = writer
+        self._display = display
+        self._clock = clock
+        self._pending: deque[ServerStart] = deque()
+        self._retried: set[ServerStart] = set()
+        self._active: set[ServerStart] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._started_s = clock()
+
+    async def run(self) -> RunEnded:
+        """Raises StoreError when the results folder fails; servers are stopped by then."""
+        plan = self._work.plan
+        self._emit(
+            RunStarted(
+                run_id=self._writer.run_id,
+                experiment=plan.experiment,
+                trials=len(plan.trials),
+                starts=len(self._accounts.pending()),
+                resumed=self._work.resumed,
+                estimate_s=plan.estimate_s,
+            )
+        )
+        self._skip_arms()
+        self._pending.extend(self._accounts.pending())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._schedule(tasks)
+        except* (Exception, asyncio.CancelledError) as errors:
+            raise _first(errors) from None
+        ended = _ended(self._accounts.results(), interrupted=self._stopping.is_set())
+        self._emit(ended)
+        return ended
+
+    def interrupt(self) -> None:
+        """Call within the event loop. Running servers are stopped, nothing more is started."""
+        self._stopping.set()
+
+    def notice(self, message: str) -> None:
+        self._emit(Notice(message=message))
+
+    async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
+        stopper = tasks.create_task(self._stop_when_asked())
+        while not self._stopping.is_set():
+            entry = self._next()
+            if entry is None:
+                if not self._running:
+                    break
+                await asyncio.wait([*self._running, stopper], return_when=asyncio.FIRST_COMPLETED)
+                continue
+            slot = await self._slot(entry)
+            if slot is None:
+                continue
+            if self._stopping.is_set() or self._next() != entry:  # what happened while we waited for room decides
+                await self._pool.release(slot)
+                continue
+            self._pending.popleft()
+            self._active.add(entry)
+            task = tasks.create_task(self._run_start(entry, slot))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        if self._running:
+            await asyncio.wait(self._running)
+        stopper.cancel()
+
+    async def _stop_when_asked(self) -> None:
+        await self._stopping.wait()
+        await self._pool.stop()
+
+    def _next(self) -> ServerStart | None:
+        """The head of the queue, once what is no longer wanted is gone; ends what the policy gives up on."""
+        while self._pending:
+            if (reason := self._give_up_reason()) is not None:
+                self._pending.clear()
+                self._end_trials(self._accounts.give_up(reason, active=self._active))
+                return None
+            if not self._accounts.is_over(self._pending[0]):
+                return self._pending[0]
+            self._pending.popleft()
+        return None
+
+    def _give_up_reason(self) -> str | None:
+        policy = self._work.policy
+        failed = any(isinstance(one, Failed) and not one.expected for one in self._accounts.results())
+        if policy.stop_on_failure and failed:
+            return "stopped after a failure (run.on_failure: stop)"
+        if policy.budget_s is not None and self._clock() - self._started_s > policy.budget_s:
+            return f"budget: {policy.budget_s / 60:g} minutes were used up"
+        return None
+
+    async def _slot(self, entry: ServerStart) -> Slot | None:
+        """Waits for room; None when there will be none, or the run is being stopped."""
+        acquiring = asyncio.ensure_future(self._pool.acquire(self._accounts.group(entry.group_id).gpus))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([acquiring, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not acquiring.done():
+                return None
+            return acquiring.result()
+        except PreflightError as error:
+            self._pending.popleft()
+            self._start_failed(entry, failure_of(error))
+            self._end_start(entry)
+            return None
+        finally:
+            stopping.cancel()
+            if not acquiring.done():
+                acquiring.cancel()
+                await asyncio.gather(acquiring, return_exceptions=True)
+
+    async def _run_start(self, entry: ServerStart, slot: Slot) -> None:
+        try:
+            self._clear_start(entry)
+            async with aclosing(self._pool.run(slot, self._job(entry, slot))) as events:
+                async for event in events:
+                    self._take(entry, event)
+        except ServerError as error:
+            self._start_failed(entry, failure_of(error))
+        finally:
+            self._active.discard(entry)
+            await self._pool.release(slot)
+        if not self._stopping.is_set():
+            self._end_start(entry)
+
+    def _job(self, entry: ServerStart, slot: Slot) -> GroupJob:
+        return GroupJob(
+            run_id=self._writer.run_id,
+            run_dir=self._writer.path,
+            group_id=entry.group_id,
+            arm=self._accounts.arm_of_group(entry.group_id),
+            start=entry.start,
+            owed=self._accounts.owed(entry),
+            workload=self._work.workload,
+            prompts=self._work.prompts,
+            gpu_ids=slot.gpu_ids,
+            slot=slot.name,
+            owner_pid=os.getpid(),
+        )
+
+    def _clear_start(self, entry: ServerStart) -> None:
+        """An earlier attempt at this very start keeps its log, aside."""
+        folder = layout.start_dir(self._writer.path, entry.group_id, entry.start)
+        if folder.exists():
+            self._writer.set_aside([folder])
+
+    def _take(self, entry: ServerStart, event: GroupEvent) -> None:
+        if self._stopping.is_set() and isinstance(event, StartFailed | TrialFailed):
+            return  # being stopped is no failure of theirs
+        self._emit(event)
+        match event:
+            case Measured(measurement=one):
+                self._accounts.measured(one.trial_id, one.start, one.repeat)
+            case TrialFailed():
+                self._accounts.failed(event.trial_id, event.failure)
+            case StartFailed():
+                self._judge(entry, event.failure)
+            case _:
+                pass
+
+    def _start_failed(self, entry: ServerStart, failure: Failure) -> None:
+        """A start of which no runner could tell."""
+        arm_id = self._accounts.group(entry.group_id).arm_id
+        told = with_start(failure, entry.start)
+        self._take(
+            entry,
+            StartFailed(group_id=entry.group_id, arm_id=arm_id, start=entry.start, failure=told, record=None),
+        )
+
+    def _judge(self, entry: ServerStart, failure: Failure) -> None:
+        if failure.failure_class in TRANSIENT and entry not in self._retried:
+            self._retried.add(entry)
+            self._pending.appendleft(entry)
+            self._emit(Notice(message=f"{entry.group_id} start {entry.start}: {failure.message}; tried once more"))
+            return
+        self._accounts.start_failed(entry, failure, lasting=failure.failure_class in LASTING)
+
+    def _end_start(self, entry: ServerStart) -> None:
+        if entry not in self._pending:
+            self._end_trials(self._accounts.start_ended(entry))
+
+    def _end_trials(self, results: tuple[TrialResult, ...]) -> None:
+        for result in results:
+            self._emit(TrialEnded(result=result))
+
+    def _skip_arms(self) -> None:
+        for arm_id, reason, code in self._work.skips:
+            trials = [trial.trial_id for trial in self._work.plan.trials if trial.arm_id == arm_id]
+            self._end_trials(self._accounts.skip(trials, reason, code=code))
+
+    def _emit(self, event: Event) -> None:
+        self._writer.record(event)
+        self._display.show(event)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+def _ended(results: tuple[TrialResult, ...], *, interrupted: bool) -> RunEnded:
+    return RunEnded(
+        completed=sum(isinstance(one, Completed) for one in results),
+        failed=sum(isinstance(one, Failed) for one in results),
+        skipped=sum(isinstance(one, Skipped) for one in results),
+        interrupted=interrupted,
+    )

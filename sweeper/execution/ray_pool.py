@@ -1,0 +1,272 @@
+"""Slots on a Ray cluster: a placement group and an actor each. The only module that knows Ray."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+"""Read when ray is imported: nothing is sent anywhere, no notices, no second environment beside the one we run in."""
+for _name, _value in _QUIET.items():
+    os.environ.setdefault(_name, _value)
+
+import ray  # noqa: E402  after its environment
+import ray.exceptions  # noqa: E402
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group  # noqa: E402
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
+
+from sweeper.core.events import GroupEvent  # noqa: E402
+from sweeper.core.run import GroupJob  # noqa: E402
+from sweeper.errors import PreflightError, ServerError  # noqa: E402
+from sweeper.execution.pool import Slot, pump  # noqa: E402
+from sweeper.execution.runner import Tools  # noqa: E402
+
+OBJECT_STORE_BYTES = 256 * 2**20
+"""Events are small; Ray's default is a third of the memory."""
+STOP_TIMEOUT_S = 120.0
+"""A worker that has not stopped its server by then is killed; the keeper ends the server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    node_id: str
+    name: str
+    room: int
+    """GPUs, or CPUs for the CPU engine."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reserved:
+    slot: Slot
+    node: _Node
+    gpus: int
+    group: PlacementGroup
+    worker: Any
+
+
+class Worker:
+    """Runs in the slot, on whatever node that is."""
+
+    def __init__(self, tools: Callable[[], Tools], controller_node: str) -> None:
+        self._tools = tools()
+        self._controller_node = controller_node
+        self._task: asyncio.Task[None] | None = None
+
+    async def place(self) -> tuple[str, tuple[int, ...]]:
+        """Host name, and the physical ids of the slot's GPUs (Ray's ids are; CUDA_VISIBLE_DEVICES here is not used)."""
+        ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        return socket.gethostname(), tuple(sorted(int(one) for one in ids))
+
+    async def run(self, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
+        # Elsewhere the controller's pid means nothing; Ray ends this process when the controller is gone.
+        near = ray.get_runtime_context().get_node_id() == self._controller_node
+        here = job if near else replace(job, owner_pid=os.getpid())
+        events: asyncio.Queue[GroupEvent | None] = asyncio.Queue()
+        self._task = asyncio.create_task(pump(here, self._tools, events))
+        while (event := await events.get()) is not None:
+            yield event
+        self._task = None
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+class RayPool:
+    """A Pool on a Ray started here, or on the cluster at `address`."""
+
+    def __init__(self, tools: Callable[[], Tools], *, device: str, exclusive: bool, address: str | None = None) -> None:
+        """`exclusive`: one server at a time on a node, so that none disturbs the measurements of another."""
+        self._tools = tools
+        self._resource = "GPU" if device == "cuda" else "CPU"
+        self._exclusive = exclusive
+        self._own_cluster = address is None
+        self._reserved: dict[str, _Reserved] = {}
+        self._idle: list[str] = []
+        self._changed = asyncio.Condition()
+        self._count = 0
+        _connect(address)
+
+    async def acquire(self, gpus: int) -> Slot:
+        async with self._changed:
+            while True:
+                if (kept := self._take_idle(gpus)) is not None:
+                    return kept.slot
+                node = self._node_with_room(gpus)
+                if node is not None:
+                    break
+                await self._changed.wait()
+            self._drop_idle(node)
+            self._count += 1
+            slot_id = f"slot-{self._count}"
+            reserved = await self._reserve(slot_id, node, gpus)
+            self._reserved[slot_id] = reserved
+            return reserved.slot
+
+    async def run(self, slot: Slot, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
+        reserved = self._reserved[slot.slot_id]
+        stream = reserved.worker.run.options(num_returns="streaming").remote(job)
+        ended = False
+        try:
+            async for reference in stream:
+                event: GroupEvent = await reference
+                yield event
+            ended = True
+        except ray.exceptions.RayError as error:
+            ended = True
+            self._discard(reserved)
+            raise ServerError(
+                f"the worker on {slot.name} was lost: {_first_line(error)}", failure_class="node_lost"
+            ) from error
+        finally:
+            if not ended:
+                await self._stop_worker(reserved)
+
+    async def stop(self) -> None:
+        running = [one for slot_id, one in self._reserved.items() if slot_id not in self._idle]
+        await asyncio.gather(*(self._stop_worker(one) for one in running))
+
+    async def release(self, slot: Slot) -> None:
+        async with self._changed:
+            if slot.slot_id in self._reserved:
+                self._idle.append(slot.slot_id)
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        for reserved in list(self._reserved.values()):
+            self._discard(reserved)
+        ray.shutdown()
+
+    def _take_idle(self, gpus: int) -> _Reserved | None:
+        for slot_id in self._idle:
+            if self._reserved[slot_id].gpus == gpus:
+                self._idle.remove(slot_id)
+                return self._reserved[slot_id]
+        return None
+
+    def _node_with_room(self, gpus: int) -> _Node | None:
+        nodes = _nodes(self._resource)
+        fitting = [node for node in nodes if node.room >= gpus]
+        if not fitting:
+            largest = max((node.room for node in nodes), default=0)
+            raise PreflightError(
+                f"a server of {gpus} {self._resource}s does not fit: the largest node has {largest}; "
+                "lower tp_size or join a cluster with --ray-address"
+            )
+        return next((node for node in fitting if self._has_room(node, gpus)), None)
+
+    def _has_room(self, node: _Node, gpus: int) -> bool:
+        taken = [
+            one.gpus
+            for slot_id, one in self._reserved.items()
+            if one.node.node_id == node.node_id and slot_id not in self._idle
+        ]
+        return not taken if self._exclusive else sum(taken) + gpus <= node.room
+
+    def _drop_idle(self, node: _Node) -> None:
+        for slot_id in list(self._idle):
+            if self._reserved[slot_id].node.node_id == node.node_id:
+                self._discard(self._reserved[slot_id])
+
+    async def _reserve(self, slot_id: str, node: _Node, gpus: int) -> _Reserved:
+        bundle = {"CPU": 1.0, "GPU": float(gpus)} if self._resource == "GPU" else {"CPU": float(gpus)}
+        group = placement_group(
+            [bundle], strategy="STRICT_PACK", bundle_label_selector=[{"ray.io/node-id": node.node_id}]
+        )
+        try:
+            await group.ready()
+            options: dict[str, Any] = {
+                "num_cpus": bundle["CPU"],
+                "num_gpus": bundle.get("GPU", 0),
+                "max_concurrency": 4,
+                "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
+                "runtime_env": {"env_vars": {"PYTHONPATH": _python_path()}},
+            }
+            controller_node = ray.get_runtime_context().get_node_id()
+            worker = ray.remote(Worker).options(**options).remote(self._tools, controller_node)
+            host, gpu_ids = await worker.place.remote()
+        except BaseException:
+            remove_placement_group(group)
+            raise
+        name = f"{host} GPU {','.join(map(str, gpu_ids))}" if gpu_ids else f"{host} CPU"
+        slot = Slot(slot_id=slot_id, name=name, gpu_ids=gpu_ids)
+        return _Reserved(slot=slot, node=node, gpus=gpus, group=group, worker=worker)
+
+    async def _stop_worker(self, reserved: _Reserved) -> None:
+        try:
+            await asyncio.wait_for(_await(reserved.worker.stop.remote()), STOP_TIMEOUT_S)
+        except (TimeoutError, ray.exceptions.RayError):
+            self._discard(reserved)
+
+    def _discard(self, reserved: _Reserved) -> None:
+        self._reserved.pop(reserved.slot.slot_id, None)
+        if reserved.slot.slot_id in self._idle:
+            self._idle.remove(reserved.slot.slot_id)
+        try:
+            ray.kill(reserved.worker)
+            remove_placement_group(reserved.group)
+        except (ray.exceptions.RayError, ValueError):
+            pass  # the cluster itself is gone, and with it what was to be given back
+
+
+async def _await(reference: Any) -> Any:
+    return await reference
+
+
+def _connect(address: str | None) -> None:
+    """Starts a Ray of our own, or joins one; every way to fail is one line."""
+    options: dict[str, Any] = {
+        "include_dashboard": False,
+        "object_store_memory": OBJECT_STORE_BYTES,
+    }
+    try:
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **(options if address is None else {}),
+        )
+    except (ray.exceptions.RayError, RuntimeError, ConnectionError, ValueError, OSError) as error:
+        raise PreflightError(_why_not(address, error)) from error
+
+
+def _why_not(address: str | None, error: Exception) -> str:
+    told = _first_line(error)
+    lower = str(error).lower()
+    if address is None:
+        return f"Ray did not start: {told}"
+    if "version mismatch" in lower or ("python" in lower and "ray" in lower and "version" in lower):
+        return f"{address}: another Ray or Python than here ({ray.__version__}): {told}; install the cluster's versions"
+    if "token" in lower or "auth" in lower:
+        return f"{address}: the cluster wants its token: {told}; set RAY_AUTH_TOKEN_PATH, or RAY_AUTH_MODE=disabled on both"
+    return f"{address}: no Ray cluster answers there: {told}; see `ray status` on its head node"
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _nodes(resource: str) -> list[_Node]:
+    return [
+        _Node(node_id=node["NodeID"], name=node["NodeManagerHostname"], room=int(node["Resources"].get(resource, 0)))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def _python_path() -> str:
+    """So that a checkout that is not installed is found by the workers too."""
+    import sweeper
+
+    root = str(Path(sweeper.__file__).parent.parent)
+    return os.pathsep.join(dict.fromkeys([root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))

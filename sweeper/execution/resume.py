@@ -1,0 +1,82 @@
+"""Which remains of an earlier session still count. Pure: says what to keep and what to move aside, and why."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeper.core.result import Completed, Fingerprint, Measurement, Skipped, TrialResult
+from sweeper.core.run import RunData
+from sweeper.store import layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    kept: tuple[Measurement, ...]
+    results: tuple[TrialResult, ...]
+    """Trials that stay ended."""
+    aside: tuple[Path, ...]
+    """To be moved out of the way, absolute."""
+    notes: tuple[str, ...]
+    """Why, in sentences."""
+
+
+def resume(
+    run: RunData,
+    current: Fingerprint,
+    *,
+    broken: tuple[Path, ...] = (),
+    retry_failed: bool = False,
+    accept_drift: bool = False,
+) -> Resumption:
+    """`broken`: half-written files and folders of this run (store.reader.half_written) and unreadable measurements."""
+    notes = [f"{path.relative_to(run.path)}: half-written, moved aside" for path in broken]
+    drifted: dict[str, list[Measurement]] = {}
+    kept: list[Measurement] = []
+    for one in run.measurements:
+        told = "; ".join(drift(one.fingerprint, current))
+        if told and not accept_drift:
+            drifted.setdefault(told, []).append(one)
+        else:
+            kept.append(one)
+    notes += [f"{len(ones)} measurements are of something else and run again: {told}" for told, ones in drifted.items()]
+    counts = {trial.trial_id: 0 for trial in run.plan.trials}
+    for one in kept:
+        counts[one.trial_id] = counts.get(one.trial_id, 0) + 1
+    results = tuple(one for one in run.results if _stands(one, counts, retry_failed=retry_failed))
+    fallen = [one for one in run.results if one not in results]
+    aside = [*broken, *(_folder(run, one) for ones in drifted.values() for one in ones)]
+    aside += [layout.trial_dir(run.path, one.trial_id) / layout.RESULT for one in fallen]
+    return Resumption(kept=tuple(kept), results=results, aside=tuple(dict.fromkeys(aside)), notes=tuple(notes))
+
+
+def drift(before: Fingerprint, now: Fingerprint) -> tuple[str, ...]:
+    """What changed, in sentences; what is unknown on either side is not compared."""
+    pairs: list[tuple[str, object, object]] = [
+        ("the engine's version", before.engine.version, now.engine.version),
+        ("the engine's files", before.engine.files_sha256, now.engine.files_sha256),
+        ("the prompts", before.prompts_sha256, now.prompts_sha256),
+        ("the GPU", ", ".join(sorted(set(before.gpu))) or None, ", ".join(sorted(set(now.gpu))) or None),
+        ("the driver", before.driver, now.driver),
+        ("the device", before.device, now.device),
+    ]
+    return tuple(
+        f"{what} changed from {_short(old)} to {_short(new)}"
+        for what, old, new in pairs
+        if old is not None and new is not None and old != new
+    )
+
+
+def _stands(result: TrialResult, counts: dict[str, int], *, retry_failed: bool) -> bool:
+    if isinstance(result, Completed):
+        return counts.get(result.trial_id, 0) >= result.measurements and not (retry_failed and result.failures)
+    if isinstance(result, Skipped):
+        return not retry_failed and not result.reason.startswith(("doctor", "budget"))
+    return not retry_failed
+
+
+def _folder(run: RunData, one: Measurement) -> Path:
+    return layout.measurement_dir(run.path, one.trial_id, one.start, one.repeat)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text[:12] if len(text) == 64 else text

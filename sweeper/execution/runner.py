@@ -1,0 +1,250 @@
+"""One server start with all it must measure. Yields events; a failure is an event too, never an exception."""
+
+import asyncio
+import socket
+import traceback
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from sweeper.analysis.metrics import summarize
+from sweeper.core.events import (
+    GroupEvent,
+    Measured,
+    PhaseChanged,
+    ServerReady,
+    StartEnded,
+    StartFailed,
+    TrialFailed,
+)
+from sweeper.core.experiment import Workload
+from sweeper.core.launch import Difference, Launcher, LaunchPlan, Phase, Server, StartupTimes
+from sweeper.core.result import Conditions, Failure, Fingerprint, Measurement, StartRecord
+from sweeper.core.run import GroupJob, Owed
+from sweeper.core.sample import LoadOutcome, PromptSet
+from sweeper.core.trial import LoadPoint, ServerConfig
+from sweeper.errors import ServerError, SweeperError
+from sweeper.execution.failures import failure_of, label_lie, outcome_failure, with_start
+from sweeper.execution.marks import marks_of
+from sweeper.execution.warmup import warm_up
+
+
+class Drive(Protocol):
+    """Sends one load at a server and waits for its end; `num_prompts` cuts the workload short, for warm-up."""
+
+    async def __call__(
+        self,
+        server: Server,
+        prompts: PromptSet,
+        workload: Workload,
+        load: LoadPoint,
+        *,
+        num_prompts: int | None = None,
+    ) -> LoadOutcome: ...
+
+
+class Recorder(Protocol):
+    def conditions(self) -> Conditions: ...
+
+
+class GpuWatch(Protocol):
+    """Samples clocks, power and memory of some GPUs while it is open."""
+
+    def __call__(self, gpu_ids: tuple[int, ...]) -> AbstractAsyncContextManager[Recorder]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What a group needs from outside."""
+
+    launcher: Launcher
+    prepare: Callable[[GroupJob], AbstractContextManager[LaunchPlan]]
+    """Overlay, argv and environment, and a port that stays reserved while the context is open. Raises SweeperError."""
+    drive: Drive
+    watch_gpus: GpuWatch
+    differences: Callable[[ServerConfig, Server], tuple[Difference, ...]]
+
+
+async def run_group(job: GroupJob, tools: Tools) -> AsyncGenerator[GroupEvent, None]:
+    """Closing the iterator early stops the server before it returns."""
+    events: asyncio.Queue[GroupEvent | None] = asyncio.Queue()
+    group = _Group(job=job, tools=tools, emit=events.put_nowait)
+    task = asyncio.create_task(group.run())
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+class _Group:
+    def __init__(self, *, job: GroupJob, tools: Tools, emit: Callable[[GroupEvent], None]) -> None:
+        self.job = job
+        self.tools = tools
+        self.emit = emit
+        self.record: StartRecord | None = None
+
+    async def run(self) -> None:
+        try:
+            await self._start_and_measure()
+        except SweeperError as error:
+            self._failed(failure_of(error))
+        except Exception as error:  # noqa: BLE001  one bad group must not end the sweep; the traceback goes into its result
+            lines = tuple(traceback.format_exception(error))[-20:]
+            self._failed(
+                Failure(
+                    failure_class="unknown",
+                    message=f"{type(error).__name__}: {error}",
+                    remedy="this is a fault of Sweeper; please report it with these lines",
+                    log_lines=lines,
+                )
+            )
+        else:
+            if self.record is not None:
+                self.emit(StartEnded(group_id=self.job.group_id, start=self.job.start, record=self.record))
+
+    async def _start_and_measure(self) -> None:
+        with self.tools.prepare(self.job) as plan:
+            self.record = _planned(self.job, plan)
+            await self._launch_and_measure(plan)
+
+    async def _launch_and_measure(self, plan: LaunchPlan) -> None:
+        launching = self.tools.launcher.launch(
+            plan, run_id=self.job.run_id, owner_pid=self.job.owner_pid, on_phase=self._phase
+        )
+        async with launching as server:
+            self.record = replace(self.record, times=server.times, engine=server.engine, effective=server.effective)
+            self.emit(ServerReady(record=self.record, server_info=dict(server.info)))
+            differences = self.tools.differences(self.job.arm.server, server)
+            if lie := label_lie(self.job.arm, differences):
+                raise ServerError(lie, failure_class="config_differs")
+            await self._measure_all(server, differences)
+
+    async def _measure_all(self, server: Server, differences: tuple[Difference, ...]) -> None:
+        warm: set[int] = set()
+        for number, owed in enumerate(self.job.owed, start=1):
+            load = owed.trial.load
+            where = f"concurrency {load.concurrency}, repeat {owed.repeat + 1} ({number} of {len(self.job.owed)})"
+            if load.concurrency not in warm:
+                self._phase("warming", f"concurrency {load.concurrency}")
+                await warm_up(self.tools.drive, server, self.job.prompts, self.job.workload, load)
+                await _alive(server)
+                warm.add(load.concurrency)
+            self._phase("measuring", where)
+            await self._measure(server, owed, differences)
+
+    async def _measure(self, server: Server, owed: Owed, differences: tuple[Difference, ...]) -> None:
+        job = self.job
+        flush = await server.flush()
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        async with self.tools.watch_gpus(job.gpu_ids) as recorder:
+            outcome = await self.tools.drive(server, job.prompts, job.workload, owed.trial.load)
+        await _alive(server)
+        outcome = replace(outcome, flush=flush)
+        failure = outcome_failure(outcome)
+        if failure is not None and failure.failure_class == "hang_load":
+            raise ServerError(failure.message, failure_class="hang_load", log_lines=failure.log_lines)
+        if failure is not None:
+            self.emit(
+                TrialFailed(
+                    trial_id=owed.trial.trial_id,
+                    start=job.start,
+                    repeat=owed.repeat,
+                    failure=with_start(failure, job.start),
+                )
+            )
+            return
+        self.emit(self._measured(server, owed, outcome, recorder.conditions(), differences, started_at))
+
+    def _measured(
+        self,
+        server: Server,
+        owed: Owed,
+        outcome: LoadOutcome,
+        conditions: Conditions,
+        differences: tuple[Difference, ...],
+        started_at: str,
+    ) -> Measured:
+        job = self.job
+        metrics = summarize(
+            outcome.samples,
+            draft_tokens=server.effective.num_draft_tokens,
+            concurrency=owed.trial.load.concurrency,
+            answers={prompt.prompt_id: prompt.answer for prompt in job.prompts.prompts if prompt.answer is not None},
+        )
+        measurement = Measurement(
+            trial_id=owed.trial.trial_id,
+            group_id=job.group_id,
+            arm_id=job.arm.arm_id,
+            start=job.start,
+            repeat=owed.repeat,
+            started_at=started_at,
+            fingerprint=Fingerprint(
+                engine=server.engine,
+                prompts_sha256=job.prompts.sha256,
+                gpu=conditions.gpu_names,
+                driver=conditions.driver,
+                device=job.arm.server.device,
+            ),
+            metrics=metrics,
+            effective=server.effective,
+            differences=differences,
+            health=outcome.health,
+            conditions=conditions,
+            flush=outcome.flush,
+            marks=marks_of(job, server, outcome, metrics, conditions, differences),
+        )
+        return Measured(measurement=measurement, samples=outcome.samples)
+
+    def _phase(self, phase: Phase, detail: str) -> None:
+        self.emit(
+            PhaseChanged(
+                group_id=self.job.group_id,
+                arm_id=self.job.arm.arm_id,
+                start=self.job.start,
+                phase=phase,
+                detail=detail,
+                slot=self.job.slot,
+            )
+        )
+
+    def _failed(self, failure: Failure) -> None:
+        failure = with_start(failure, self.job.start)
+        record = None if self.record is None else replace(self.record, failure=failure)
+        self._phase("failed", failure.message)
+        self.emit(
+            StartFailed(
+                group_id=self.job.group_id,
+                arm_id=self.job.arm.arm_id,
+                start=self.job.start,
+                failure=failure,
+                record=record,
+            )
+        )
+
+
+def _planned(job: GroupJob, plan: LaunchPlan) -> StartRecord:
+    return StartRecord(
+        group_id=job.group_id,
+        start=job.start,
+        launch_id=plan.launch_id,
+        command=plan.shell(),
+        env=dict(plan.env),
+        gpu_ids=plan.gpu_ids,
+        node=socket.gethostname(),
+        port=plan.port,
+        times=StartupTimes(),
+        engine=None,
+        effective=None,
+    )
+
+
+async def _alive(server: Server) -> None:
+    """Raises ServerError when the server's process or scheduler is gone."""
+    if (dead := await server.failure()) is not None:
+        raise ServerError(dead.message, failure_class=dead.failure_class, log_lines=dead.log_lines, remedy=dead.remedy)

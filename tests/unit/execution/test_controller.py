@@ -1,0 +1,306 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.core.events import Event, Measured, Notice, PhaseChanged, RunEnded, StartFailed
+from sweeper.core.experiment import Workload
+from sweeper.core.launch import LaunchPlan
+from sweeper.core.result import Completed, Conditions, Failed, Skipped, TrialResult
+from sweeper.core.run import GroupJob, RunData
+from sweeper.core.trial import Plan
+from sweeper.errors import ServerError, StoreError
+from sweeper.execution.accounts import Accounts
+from sweeper.execution.controller import Controller, Policy, Work
+from sweeper.execution.pool import LocalPool
+from sweeper.execution.resume import resume
+from sweeper.execution.runner import Tools
+from sweeper.store.disk import Disk
+from sweeper.store.reader import half_written, read_run
+from sweeper.store.writer import RunWriter
+from sweeper.testing.launcher import FakeLauncher, Script, fake_drive
+from sweeper.testing.plans import small_fingerprint, small_plan, small_prompts
+
+PROMPTS = small_prompts()
+WORKLOAD = Workload(max_tokens=4, num_prompts=4)
+
+
+class Collected:
+    """A Display that keeps what it is shown."""
+
+    def __init__(self, on_event: Callable[[Event], None] = lambda event: None) -> None:
+        self.events: list[Event] = []
+        self._on_event = on_event
+
+    def show(self, event: Event) -> None:
+        self.events.append(event)
+        self._on_event(event)
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class NoGpus:
+    def conditions(self) -> Conditions:
+        return Conditions()
+
+
+@asynccontextmanager
+async def no_gpus(gpu_ids: tuple[int, ...]) -> AsyncIterator[NoGpus]:
+    yield NoGpus()
+
+
+@contextmanager
+def prepare(job: GroupJob) -> Iterator[LaunchPlan]:
+    yield LaunchPlan(
+        launch_id=f"{job.arm.label}/{job.start}",
+        argv=("fake",),
+        env={},
+        gpu_ids=job.gpu_ids,
+        host="127.0.0.1",
+        port=1,
+        base_url="http://127.0.0.1:1",
+        served_model_name="fake",
+        ready_timeout_s=1,
+        log_path=job.run_dir / "server.log",
+    )
+
+
+def tools(launcher: FakeLauncher) -> Tools:
+    return Tools(
+        launcher=launcher, prepare=prepare, drive=fake_drive, watch_gpus=no_gpus, differences=lambda server, live: ()
+    )
+
+
+def script(**by_launch: Script) -> Callable[[LaunchPlan], Script]:
+    """Scripts by `label/start`; every other start is well."""
+    return lambda plan: by_launch.get(plan.launch_id, Script())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    ended: RunEnded
+    run: RunData
+    launcher: FakeLauncher
+    events: list[Event]
+
+    def result(self, trial_id: str) -> TrialResult:
+        return next(one for one in self.run.results if one.trial_id == trial_id)
+
+
+async def execute(
+    results: Path,
+    plan: Plan,
+    launcher: FakeLauncher,
+    *,
+    work: Callable[[Work], Work] = lambda work: work,
+    disk: Disk | None = None,
+    resumed: Path | None = None,
+    interrupt_at: Callable[[Event], bool] = lambda event: False,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Outcome:
+    if resumed is None:
+        writer = RunWriter.create(results, plan, experiment={}, environment={}, disk=disk)
+        accounts, kept = Accounts(plan), 0
+    else:
+        before = resume(read_run(resumed), small_fingerprint(PROMPTS), broken=half_written(resumed))
+        writer = RunWriter(resumed)
+        writer.set_aside(before.aside)
+        accounts, kept = Accounts(plan, kept=before.kept, results=before.results), len(before.kept)
+    display = Collected(lambda event: controller.interrupt() if interrupt_at(event) else None)
+    pool = LocalPool(tools(launcher))
+    controller = Controller(
+        work(Work(plan=plan, workload=WORKLOAD, prompts=PROMPTS, resumed=kept)),
+        accounts=accounts,
+        pool=pool,
+        writer=writer,
+        display=display,
+        clock=clock,
+    )
+    try:
+        ended = await controller.run()
+    finally:
+        await pool.close()
+        writer.close()
+    return Outcome(ended, read_run(writer.path), launcher, display.events)
+
+
+async def test_every_trial_is_measured_in_every_start_and_repeat(tmp_path: Path) -> None:
+    plan = small_plan(("baseline", "3-1-4", "5-1-6"), starts=2, repeats=3, concurrency=(1, 4))
+    done = await execute(tmp_path, plan, FakeLauncher())
+    assert done.ended == RunEnded(completed=6, failed=0, skipped=0)
+    assert done.run.finished and done.run.problems == ()
+    found = {(one.trial_id, one.start, one.repeat) for one in done.run.measurements}
+    assert found == {
+        (trial.trial_id, start, repeat) for trial in plan.trials for start in (0, 1) for repeat in range(3)
+    }
+    labels = [server.plan.launch_id for server in done.launcher.servers]
+    assert labels == ["baseline/0", "3-1-4/0", "5-1-6/0", "5-1-6/1", "3-1-4/1", "baseline/1"]
+    assert all(server.stopped for server in done.launcher.servers)
+
+
+async def test_repeats_go_over_all_load_points_in_turn(tmp_path: Path) -> None:
+    done = await execute(tmp_path, small_plan(("baseline",), starts=1, repeats=2, concurrency=(1, 4)), FakeLauncher())
+    order = [(e.measurement.trial_id, e.measurement.repeat) for e in done.events if isinstance(e, Measured)]
+    assert order == [("baseline-c1", 0), ("baseline-c4", 0), ("baseline-c1", 1), ("baseline-c4", 1)]
+    warmed = [e.detail for e in done.events if isinstance(e, PhaseChanged) and e.phase == "warming"]
+    assert warmed == ["concurrency 1", "concurrency 4"]
+
+
+async def test_a_start_that_fails_once_leaves_the_other_start_to_count(tmp_path: Path) -> None:
+    crash = ServerError("died while loading", failure_class="crash_start", log_lines=("Traceback",))
+    launcher = FakeLauncher(script(**{"3-1-4/0": Script(fails=crash)}))
+    done = await execute(tmp_path, small_plan(), launcher)
+    result = done.result("3-1-4-c1")
+    assert isinstance(result, Completed)
+    assert (result.measurements, [f.failure_class for f in result.failures]) == (2, ["crash_start"])
+    assert result.failures[0].log_lines == ("Traceback",)
+
+
+async def test_a_lasting_failure_is_not_tried_again_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    bad = ServerError("no such flag", failure_class="bad_argument")
+    launcher = FakeLauncher(lambda plan: Script(fails=bad) if plan.launch_id.startswith("3-1-4") else Script())
+    done = await execute(tmp_path, small_plan(("baseline", "3-1-4", "5-1-6")), launcher)
+    assert done.ended == RunEnded(completed=4, failed=2, skipped=0)
+    assert len([e for e in done.events if isinstance(e, StartFailed)]) == 1
+    failed = done.result("3-1-4-c4")
+    assert isinstance(failed, Failed) and failed.failure.failure_class == "bad_argument" and not failed.expected
+
+
+async def test_a_port_that_was_taken_is_tried_once_more(tmp_path: Path) -> None:
+    tries: list[str] = []
+
+    def first_port_taken(plan: LaunchPlan) -> Script:
+        tries.append(plan.launch_id)
+        taken = tries.count(plan.launch_id) == 1 and plan.launch_id == "3-1-4/0"
+        return Script(fails=ServerError("port taken", failure_class="port") if taken else None)
+
+    done = await execute(tmp_path, small_plan(starts=1), FakeLauncher(first_port_taken))
+    assert done.ended == RunEnded(completed=4, failed=0, skipped=0)
+    assert tries == ["baseline/0", "3-1-4/0", "3-1-4/0"]
+    assert any(isinstance(e, Notice) and "tried once more" in e.message for e in done.events)
+
+
+async def test_a_port_that_stays_taken_is_tried_only_once_more(tmp_path: Path) -> None:
+    taken = Script(fails=ServerError("port taken", failure_class="port"))
+    done = await execute(tmp_path, small_plan(("baseline",), starts=1), FakeLauncher(lambda plan: taken))
+    assert done.ended == RunEnded(completed=0, failed=2, skipped=0)
+    assert len([e for e in done.events if isinstance(e, StartFailed)]) == 2
+
+
+async def test_a_server_that_dies_under_load_fails_only_what_it_still_owed(tmp_path: Path) -> None:
+    plan = small_plan(("baseline",), starts=1, repeats=2, concurrency=(1, 4))
+    alone = await execute(
+        tmp_path / "alone", small_plan(("baseline",), starts=1, repeats=1, concurrency=(1,)), FakeLauncher()
+    )
+    loads_of_one = alone.launcher.servers[0].loads
+    launcher = FakeLauncher(lambda launch: Script(dies_after_loads=loads_of_one + 1))
+    done = await execute(tmp_path / "dies", plan, launcher)
+    first, second = done.result("baseline-c1"), done.result("baseline-c4")
+    assert isinstance(first, Completed) and first.measurements == 1
+    assert [failure.failure_class for failure in first.failures] == ["crash_load"]
+    assert isinstance(second, Failed) and second.failure.failure_class == "crash_load"
+    assert launcher.servers[0].stopped
+
+
+async def test_a_server_that_hangs_under_load_is_ended_and_named(tmp_path: Path) -> None:
+    launcher = FakeLauncher(script(**{"baseline/0": Script(hangs_after_loads=0)}))
+    done = await execute(tmp_path, small_plan(starts=1), launcher)
+    failed = done.result("baseline-c1")
+    assert isinstance(failed, Failed) and failed.failure.failure_class == "hang_load"
+    assert isinstance(done.result("3-1-4-c1"), Completed)
+
+
+async def test_a_failure_that_belongs_to_the_story_is_expected(tmp_path: Path) -> None:
+    bad = Script(fails=ServerError("too big", failure_class="oom_capture"))
+    launcher = FakeLauncher(lambda plan: bad if plan.launch_id.startswith("3-1-4") else Script())
+    done = await execute(tmp_path, small_plan(expect={"3-1-4": "oom_capture"}), launcher)
+    failed = done.result("3-1-4-c1")
+    assert isinstance(failed, Failed) and failed.expected
+
+
+async def test_on_failure_stop_skips_the_rest_and_says_so(tmp_path: Path) -> None:
+    bad = Script(fails=ServerError("no such flag", failure_class="bad_argument"))
+    launcher = FakeLauncher(lambda plan: bad if plan.launch_id == "3-1-4/0" else Script())
+    plan = small_plan(("baseline", "3-1-4", "5-1-6"), starts=1)
+    done = await execute(tmp_path, plan, launcher, work=lambda work: replace(work, policy=Policy(stop_on_failure=True)))
+    skipped = done.result("5-1-6-c1")
+    assert isinstance(skipped, Skipped) and "on_failure: stop" in skipped.reason
+    assert done.ended == RunEnded(completed=2, failed=2, skipped=2)
+
+
+async def test_no_server_is_started_after_the_budget(tmp_path: Path) -> None:
+    launcher = FakeLauncher()
+    done = await execute(
+        tmp_path,
+        small_plan(("baseline", "3-1-4"), starts=2),
+        launcher,
+        work=lambda work: replace(work, policy=Policy(budget_s=150.0)),
+        clock=lambda: 160.0 * len(launcher.servers),
+    )
+    skipped = done.result("3-1-4-c1")
+    assert isinstance(skipped, Skipped) and skipped.reason == "budget: 2.5 minutes were used up"
+    assert done.result("baseline-c1") == Completed(trial_id="baseline-c1", measurements=2)
+    assert len(launcher.servers) == 1
+
+
+async def test_an_arm_the_doctor_refuses_never_starts(tmp_path: Path) -> None:
+    skips = (("3-1-4", "doctor: d2t-absolute-ids", "d2t-absolute-ids"),)
+    done = await execute(tmp_path, small_plan(), FakeLauncher(), work=lambda work: replace(work, skips=skips))
+    assert done.ended == RunEnded(completed=2, failed=0, skipped=2)
+    assert {server.plan.launch_id for server in done.launcher.servers} == {"baseline/0", "baseline/1"}
+
+
+async def test_an_interrupted_run_keeps_what_it_has_and_the_next_one_only_adds(tmp_path: Path) -> None:
+    plan = small_plan(starts=2, repeats=2)
+    count = iter(range(100))
+    cut = await execute(
+        tmp_path, plan, FakeLauncher(), interrupt_at=lambda event: isinstance(event, Measured) and next(count) == 5
+    )
+    assert cut.ended.interrupted and not cut.run.finished
+    assert 6 <= len(cut.run.measurements) < 16
+    assert not any(isinstance(one, Failed | Skipped) for one in cut.run.results)
+    assert all(server.stopped for server in cut.launcher.servers)
+    whole = await execute(tmp_path, plan, FakeLauncher(), resumed=cut.run.path)
+    assert whole.run.finished and len(whole.run.measurements) == 16
+    again = [event.measurement for event in whole.events if isinstance(event, Measured)]
+    assert len(again) == 16 - len(cut.run.measurements)
+    kept = {one.started_at for one in cut.run.measurements}
+    assert kept <= {one.started_at for one in whole.run.measurements}
+
+
+async def test_interrupting_a_load_in_flight_stops_its_server(tmp_path: Path) -> None:
+    launcher = FakeLauncher(lambda plan: Script(blocks_in_load=True))
+    done = await asyncio.wait_for(
+        execute(
+            tmp_path,
+            small_plan(),
+            launcher,
+            interrupt_at=lambda event: isinstance(event, PhaseChanged) and event.phase == "warming",
+        ),
+        timeout=20,
+    )
+    assert done.ended.interrupted and done.run.measurements == ()
+    assert [server.stopped for server in launcher.servers] == [True]
+
+
+async def test_a_results_folder_that_fails_ends_the_run_and_stops_the_server(tmp_path: Path) -> None:
+    class FullLater(Disk):
+        def write_whole(self, path: Path, data: bytes) -> None:
+            if path.name == "measurement.json":
+                raise StoreError(f"{path}: cannot be written: No space left on device")
+            super().write_whole(path, data)
+
+    launcher = FakeLauncher()
+    with pytest.raises(StoreError, match="No space left"):
+        await execute(tmp_path, small_plan(), launcher, disk=FullLater())
+    assert [server.stopped for server in launcher.servers] == [True]
+
+
+async def test_the_journal_tells_the_run_in_order(tmp_path: Path) -> None:
+    done = await execute(tmp_path, small_plan(("baseline",), starts=1, repeats=1, concurrency=(1,)), FakeLauncher())
+    kinds = [line["kind"] for line in done.run.events if line["kind"] != "phase_changed"]
+    assert kinds == ["run_started", "server_ready", "measured", "start_ended", "trial_ended", "run_ended"]
