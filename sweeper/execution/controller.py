@@ -25,7 +25,7 @@ from sweeper.core.result import Completed, Failed, Failure, Skipped, TrialResult
 from sweeper.core.run import GroupJob
 from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Plan, ServerStart
-from sweeper.errors import PreflightError, ServerError
+from sweeper.errors import PreflightError, ServerError, StoreError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.failures import LASTING, TRANSIENT, failure_of, with_start
 from sweeper.execution.pool import Pool, Slot
@@ -99,7 +99,7 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._schedule(tasks)
-        except* (Exception, asyncio.CancelledError) as errors:
+        except* (StoreError, ServerError, RuntimeError, OSError, asyncio.CancelledError) as errors:
             raise _first(errors) from None
         ended = _ended(self._accounts.results(), interrupted=self._stopping.is_set())
         self._emit(ended)

@@ -192,7 +192,7 @@ class RayPool:
                 "runtime_env": {"env_vars": {"PYTHONPATH": _python_path()}},
             }
             controller_node = ray.get_runtime_context().get_node_id()
-            worker = ray.remote(Worker).options(**options).remote(self._tools, controller_node)
+            worker = _remote(Worker).options(**options).remote(self._tools, controller_node)
             host, gpu_ids = await worker.place.remote()
         except BaseException:
             remove_placement_group(group)
@@ -244,10 +244,10 @@ def _why_not(address: str | None, error: Exception) -> str:
     lower = str(error).lower()
     if address is None:
         return f"Ray did not start: {told}"
-    if "version mismatch" in lower or ("python" in lower and "ray" in lower and "version" in lower):
+    if "version" in lower and "ray" in lower:
         return f"{address}: another Ray or Python than here ({ray.__version__}): {told}; install the cluster's versions"
     if "token" in lower or "auth" in lower:
-        return f"{address}: the cluster wants its token: {told}; set RAY_AUTH_TOKEN_PATH, or RAY_AUTH_MODE=disabled on both"
+        return f"{address}: the cluster wants its token: {told}; set RAY_AUTH_TOKEN_PATH to it"
     return f"{address}: no Ray cluster answers there: {told}; see `ray status` on its head node"
 
 
@@ -256,10 +256,20 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def _remote(kind: Any) -> Any:
+    return ray.remote(kind)
+
+
+def _all_nodes() -> list[dict[str, Any]]:
+    listed: Any = ray.nodes  # untyped in Ray
+    nodes: list[dict[str, Any]] = listed()
+    return nodes
+
+
 def _nodes(resource: str) -> list[_Node]:
     return [
         _Node(node_id=node["NodeID"], name=node["NodeManagerHostname"], room=int(node["Resources"].get(resource, 0)))
-        for node in ray.nodes()
+        for node in _all_nodes()
         if node["Alive"]
     ]
 

@@ -118,8 +118,10 @@ class _Group:
             plan, run_id=self.job.run_id, owner_pid=self.job.owner_pid, on_phase=self._phase
         )
         async with launching as server:
-            self.record = replace(self.record, times=server.times, engine=server.engine, effective=server.effective)
-            self.emit(ServerReady(record=self.record, server_info=dict(server.info)))
+            record = _planned(self.job, plan)
+            record = replace(record, times=server.times, engine=server.engine, effective=server.effective)
+            self.record = record
+            self.emit(ServerReady(record=record, server_info=dict(server.info)))
             differences = self.tools.differences(self.job.arm.server, server)
             if lie := label_lie(self.job.arm, differences):
                 raise ServerError(lie, failure_class="config_differs")

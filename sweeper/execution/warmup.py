@@ -1,4 +1,4 @@
-"""Bring a server to its steady pace at one concurrency. Seen on an H200: the first load at a new one is up to 3 × slower."""
+"""Bring a server to its steady pace at one concurrency: on an H200 the first load at a new one is up to 3 × slower."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,23 +1,21 @@
-"""Values to JSON and back. Unknown fields are ignored and new ones have defaults, so older and newer runs still open."""
+"""Values to JSON and back. Unknown fields are ignored and new ones have defaults: older and newer runs still open."""
 
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import StoreError
 
-T = TypeVar("T")
-
 
 def to_json(value: object, *, indent: int | None = 2) -> bytes:
     """UTF-8 JSON of a dataclass (or plain containers); NaN and infinity become null."""
-    return _adapter(type(value)).dump_json(value, indent=indent, fallback=str)
+    return _adapter_of(value).dump_json(value, indent=indent, fallback=str)
 
 
 def to_plain(value: object) -> Any:
     """The same as containers of str, int, float, bool and None."""
-    return _adapter(type(value)).dump_python(value, mode="json", fallback=str)
+    return _adapter_of(value).dump_python(value, mode="json", fallback=str)
 
 
 def from_json(kind: Any, text: bytes, *, origin: str) -> Any:
@@ -39,6 +37,11 @@ def from_plain(kind: Any, value: object, *, origin: str) -> Any:
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def _adapter_of(value: object) -> TypeAdapter[Any]:
+    kind: Any = type(value)
+    return _adapter(kind)
 
 
 def _first(error: ValidationError) -> str:

@@ -19,7 +19,7 @@ class Disk:
         os.fsync(file)
 
     def replace(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
+        source.replace(target)
 
     def mkdir(self, path: Path) -> None:
         path.mkdir(exist_ok=True)

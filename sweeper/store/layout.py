@@ -71,7 +71,7 @@ def parse_start_dir(name: str) -> int | None:
 
 
 def temporary_name(name: str, pid: int) -> str:
-    """Beside its target, so that the rename stays on one file system; hidden, so that no reader takes it for a result."""
+    """Beside its target, so that the rename stays on one file system; hidden, so that nobody takes it for a result."""
     return f".{name}.{pid}.tmp"
 
 

@@ -62,7 +62,7 @@ class FakeServer:
     loads: int = 0
     stopped: bool = False
     info: Mapping[str, Any] = field(default_factory=lambda: {"fake": True})
-    times: StartupTimes = StartupTimes(ready_s=0.0)
+    times: StartupTimes = field(default_factory=lambda: StartupTimes(ready_s=0.0))
     engine: EngineFingerprint = FAKE_ENGINE
 
     @property
