@@ -1,0 +1,42 @@
+"""The figures of a run, one set for report, dashboard and notebooks."""
+
+from collections.abc import Callable
+
+from sweeper.analysis.compare import Comparison
+from sweeper.analysis.figures.acceptance import heatmap, layers, positions, step_cost
+from sweeper.analysis.figures.common import Drawn, Material
+from sweeper.analysis.figures.course import power, timeline
+from sweeper.analysis.figures.speed import categories, crossover, latency, pareto, speedup
+from sweeper.analysis.figures.style import Theme, template
+from sweeper.core.run import RunData
+
+FIGURES: dict[str, Callable[[Material], Drawn | None]] = {
+    "speedup": speedup,
+    "crossover": crossover,
+    "pareto": pareto,
+    "step_cost": step_cost,
+    "positions": positions,
+    "heatmap": heatmap,
+    "layers": layers,
+    "categories": categories,
+    "latency": latency,
+    "timeline": timeline,
+    "power": power,
+}
+"""Name → how it is drawn; None when the run has nothing to draw there. In the order of a report."""
+
+
+def draw(run: RunData, comparison: Comparison, name: str, *, theme: Theme = "light") -> Drawn | None:
+    """One figure by name; KeyError names the known ones."""
+    if name not in FIGURES:
+        raise KeyError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    return FIGURES[name](Material.of(run, comparison, theme))
+
+
+def draw_all(run: RunData, comparison: Comparison, *, theme: Theme = "light") -> tuple[Drawn, ...]:
+    """Every figure that has something to show, in the order of a report."""
+    material = Material.of(run, comparison, theme)
+    return tuple(drawn for make in FIGURES.values() if (drawn := make(material)) is not None)
+
+
+__all__ = ["FIGURES", "Drawn", "Material", "Theme", "draw", "draw_all", "template"]

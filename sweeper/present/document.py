@@ -1,0 +1,301 @@
+"""What a report says, before it becomes HTML, Markdown or a terminal table: every string is ready to show."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweeper.analysis.chains import chain_lines
+from sweeper.analysis.compare import Comparison, compare
+from sweeper.analysis.outcome import Outcome
+from sweeper.analysis.points import Latency, load_words
+from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
+from sweeper.analysis.winners import Winner
+from sweeper.core.run import RunData
+from sweeper.present.launch_command import paste_command, wrapped
+from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
+
+STANDING_MARK = {
+    "baseline": "●",
+    "better": "▲",
+    "worse": "▼",
+    "no difference": "=",
+    "undecided": "?",
+    "not compared": ABSENT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinnerCard:
+    load: str
+    label: str
+    speedup: str
+    """Empty when the baseline wins."""
+    detail: str
+    command: str
+    one_line: str
+    is_baseline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One trial of the table."""
+
+    label: str
+    requested: str
+    effective: str
+    rewritten: bool
+    """The engine ran something else than asked for."""
+    captured: str
+    standing: str
+    mark: str
+    speedup: str
+    tok_per_s: str
+    per_user: str
+    ttft: tuple[str, str, str]
+    """p50, p95, p99."""
+    tpot: tuple[str, str, str]
+    accept_length: str
+    accept_rate: str
+    step_ms: str
+    break_even: str
+    delivered: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTable:
+    title: str
+    floor: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCard:
+    label: str
+    where: str
+    failure_class: str
+    message: str
+    remedy: str
+    log_lines: tuple[str, ...]
+    expected: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    experiment: str
+    run_id: str
+    facts: tuple[tuple[str, str], ...]
+    headline: str
+    notes: tuple[str, ...]
+    winners: tuple[WinnerCard, ...]
+    tables: tuple[LoadTable, ...]
+    explanations: tuple[tuple[str, str], ...]
+    chains: tuple[str, ...]
+    failures: tuple[FailureCard, ...]
+    merged: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+def document(run: RunData, comparison: Comparison | None = None) -> Document:
+    """Everything a report says about this run."""
+    comparison = comparison or compare(run)
+    return Document(
+        experiment=run.plan.experiment,
+        run_id=run.run_id,
+        facts=_facts(run),
+        headline=headline(comparison),
+        notes=_notes(run, comparison),
+        winners=tuple(_card(run, comparison, winner) for winner in comparison.winners),
+        tables=tuple(_table(comparison, load) for load in comparison.loads),
+        explanations=_explanations(comparison),
+        chains=chain_lines(comparison),
+        failures=_failures(comparison),
+        merged=_merged(run),
+        environment=_environment(run),
+    )
+
+
+def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
+    first = run.measurements[0] if run.measurements else None
+    arm = run.plan.arms[0]
+    workload = run.experiment.get("workload")
+    load = workload if isinstance(workload, Mapping) else {}
+    gpus = first.fingerprint.gpu if first else ()
+    facts = [
+        ("Model", arm.server.model_path),
+        ("Engine", f"SGLang {(first and first.effective.version) or run.plan.engine_version or 'unknown'}"),
+        ("Hardware", f"{len(gpus)} × {gpus[0]}" if gpus else ("CPU" if arm.server.device == "cpu" else "unknown")),
+        (
+            "Prompts",
+            f"{load.get('num_prompts', '?')} × {load.get('prompts', '?')}, temperature {load.get('temperature', '?')}",
+        ),
+        ("Measured", f"{max(1, _starts(run))} server starts × {run.plan.repeats} repeats"),
+        ("Began", first.started_at[:16].replace("T", " ") + " UTC" if first else ABSENT),
+    ]
+    return tuple((name, str(value)) for name, value in facts)
+
+
+def _starts(run: RunData) -> int:
+    """Of the arms that are compared: a single pass starts its baseline twice."""
+    baselines = {arm.arm_id for arm in run.plan.arms if arm.is_baseline}
+    groups = {group.group_id for group in run.plan.launch_groups if group.arm_id not in baselines}
+    return max((entry.start + 1 for entry in run.plan.schedule if entry.group_id in groups), default=1)
+
+
+def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
+    notes = [] if run.finished else ["This run is not finished: what is missing is marked as not measured yet."]
+    if comparison.noise and comparison.noise.scope == "within one server start":
+        notes.append(
+            "Every claim holds within one server start: noise from start to start was not measured. "
+            "Use run.starts: 2 or more for claims that survive a restart."
+        )
+    labels = {arm.arm_id: arm.label for arm in run.plan.arms}
+    drifts = drift_words(comparison, labels)
+    if drifts:
+        notes.append("Drift of the baseline: " + "; ".join(drifts) + ".")
+    notes += [f"On disk: {problem}." for problem in run.problems]
+    return tuple(notes + list(run.plan.warnings))
+
+
+def _card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
+    base = comparison.outcome(winner.arm.baseline_id, winner.load)
+    against = rate(base.numbers.output_tok_per_s) if base and base.numbers else ABSENT
+    several = len({entry.arm.baseline_id for entry in comparison.outcomes}) > 1 and base
+    detail = f"{rate(winner.output_tok_per_s)} tok/s"
+    detail += " without speculation" if winner.estimate is None else f" against {against}"
+    if winner.tied_with:
+        detail += f"; cannot be told apart from {', '.join(winner.tied_with)}"
+    command = paste_command(run, winner.arm)
+    return WinnerCard(
+        load=load_words(winner.point) + (f", {base.arm.label}" if several and base else ""),
+        label=winner.arm.label if winner.estimate else "no speculation",
+        speedup=ratio_words(winner.estimate) if winner.estimate else "",
+        detail=detail,
+        command=wrapped(command),
+        one_line=command,
+        is_baseline=winner.estimate is None,
+    )
+
+
+def _table(comparison: Comparison, load: str) -> LoadTable:
+    outcomes = [entry for entry in comparison.outcomes if entry.load == load]
+    floor = comparison.floors.get(load)
+    return LoadTable(
+        title=load_words(outcomes[0].trial.load),
+        floor=f"smallest difference this run could have claimed: {floor - 1:.1%}" if floor else "",
+        rows=tuple(_row(entry) for entry in outcomes),
+    )
+
+
+def _row(outcome: Outcome) -> Row:
+    numbers, spec = outcome.numbers, outcome.arm.server.spec
+    measured = numbers.spec if numbers else None
+    requested = "no speculation" if spec is None else (spec.triple or f"{spec.algorithm}, engine's choice")
+    effective = ABSENT
+    if numbers:
+        effective = (
+            "no speculation" if numbers.effective.algorithm is None else (numbers.effective.triple or "not reported")
+        )
+    # An engine that chose for itself, or reported nothing, rewrote nothing.
+    rewritten = bool(numbers and numbers.effective.triple and spec and spec.triple and spec.triple != effective)
+    remarks = [outcome.reason, *outcome.remarks, *outcome.excluded]
+    remarks += (
+        [f"{entry.key}: asked {entry.requested}, got {entry.effective}" for entry in numbers.differences]
+        if numbers
+        else []
+    )
+    return Row(
+        label=outcome.arm.label,
+        requested=requested,
+        effective=effective,
+        rewritten=rewritten,
+        captured=ABSENT if outcome.arm.captured_layers is None else ", ".join(map(str, outcome.arm.captured_layers)),
+        standing=outcome.standing if outcome.standing != "not compared" else outcome.state,
+        mark=STANDING_MARK[outcome.standing],
+        speedup=ratio_words(outcome.estimate)
+        if outcome.estimate
+        else ("1" if outcome.standing == "baseline" else ABSENT),
+        tok_per_s=rate(numbers.output_tok_per_s if numbers else None),
+        per_user=rate(numbers.tok_per_s_per_user if numbers else None),
+        ttft=_percentiles(numbers.ttft if numbers else None),
+        tpot=_percentiles(numbers.tpot if numbers else None),
+        accept_length=fixed(measured.accept_length if measured else None),
+        accept_rate=percent(measured.accept_rate if measured else None),
+        step_ms=milliseconds(
+            measured.step_time_ms if measured else (numbers.decode_token_time_ms if numbers and spec is None else None)
+        ),
+        break_even=fixed(outcome.decomposition.break_even_length if outcome.decomposition else None),
+        delivered=fixed(measured.delivered_length if measured else None),
+        remark="; ".join(filter(None, remarks)),
+    )
+
+
+def _percentiles(latency: Latency | None) -> tuple[str, str, str]:
+    if latency is None:
+        return (ABSENT, ABSENT, ABSENT)
+    return milliseconds(latency.p50_ms), milliseconds(latency.p95_ms), milliseconds(latency.p99_ms)
+
+
+def _explanations(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """At the lowest and the highest load: between them the story only bends."""
+    loads = comparison.loads
+    ends = dict.fromkeys([loads[0], loads[-1]]) if loads else {}
+    return tuple(
+        (f"{entry.arm.label} at {load_words(entry.trial.load)}", text)
+        for load in ends
+        for entry in comparison.outcomes
+        if entry.load == load and (text := explain(entry))
+    )
+
+
+def _failures(comparison: Comparison) -> tuple[FailureCard, ...]:
+    """One card per arm and cause, naming the load points it took."""
+    loads: dict[tuple[str, str, str], list[Outcome]] = {}
+    for entry in comparison.outcomes:
+        if entry.failure:
+            loads.setdefault((entry.arm.label, entry.failure.failure_class, entry.failure.message), []).append(entry)
+    cards = []
+    for (label, failure_class, message), entries in loads.items():
+        failure = entries[0].failure
+        assert failure is not None
+        partly = "" if entries[0].state == "failed" else " (some starts; the others count)"
+        cards.append(
+            FailureCard(
+                label=label,
+                where=", ".join(load_words(entry.trial.load) for entry in entries) + partly,
+                failure_class=failure_class,
+                message=message,
+                remedy=failure.remedy,
+                log_lines=failure.log_lines,
+                expected=entries[0].expected,
+            )
+        )
+    return tuple(cards)
+
+
+def _merged(run: RunData) -> tuple[str, ...]:
+    merged = [f"{', '.join(entry.dropped)} became {entry.kept}: {entry.reason}" for entry in run.plan.merged]
+    return tuple(merged + [f"{entry.label} was not run: {entry.reason}" for entry in run.plan.illegal])
+
+
+def _environment(run: RunData) -> tuple[tuple[str, str], ...]:
+    first = run.measurements[0] if run.measurements else None
+    known: dict[str, Any] = {
+        key: value for key, value in run.environment.items() if isinstance(value, str | int | float)
+    }
+    if first:
+        engine = first.fingerprint.engine
+        known |= {
+            "SGLang": engine.version or ABSENT,
+            "engine files (SHA-256)": (engine.files_sha256 or ABSENT)[:16],
+            "GPU driver": first.fingerprint.driver or ABSENT,
+            "prompts (SHA-256)": first.fingerprint.prompts_sha256[:16],
+        }
+        if engine.stale_bytecode:
+            known["stale bytecode"] = ", ".join(engine.stale_bytecode)
+    interpreter = run.starts[0].command if run.starts else ""
+    python = next((word for word in shlex.split(interpreter) if "python" in word), None)
+    if python:
+        known["interpreter of the servers"] = python
+    return tuple((key, str(value)) for key, value in known.items())
