@@ -39,7 +39,8 @@ class ComparabilityError(SweeperError):
 class ServerError(SweeperError):
     """A server failed; `failure_class` is one of core.result.FailureClass."""
 
-    def __init__(self, message: str, *, failure_class: str, log_lines: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, *, failure_class: str, log_lines: tuple[str, ...] = (), remedy: str = "") -> None:
         super().__init__(message)
         self.failure_class = failure_class
         self.log_lines = log_lines
+        self.remedy = remedy

@@ -7,12 +7,15 @@ from typing import Any
 HIDDEN = "***"
 
 _SECRET_NAME = re.compile(
-    r"(?:(?:^|_)(?:api_?keys?|key|token|auth|cookie)$)|api_?key|secret|passw(?:or)?d|passphrase|credential", re.IGNORECASE
+    r"(?:(?:^|_)(?:api_?keys?|key|token|auth|cookie)$)|api_?key|secret|passw(?:or)?d|passphrase|credential",
+    re.IGNORECASE,
 )
 _ORDINARY_TOKEN = re.compile(r"(?:^|_)(?:bos|eos|pad|unk|mask|sep|cls|hot|per)_token$")
 _NUMERIC = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _URL_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s:@]*):([^/\s@]+)@", re.IGNORECASE)
-_URL_QUERY = re.compile(r"([?&](?:[\w-]*(?:key|token|secret|password|signature|sig|credential)[\w-]*)=)[^&\s\"']+", re.IGNORECASE)
+_URL_QUERY = re.compile(
+    r"([?&](?:[\w-]*(?:key|token|secret|password|signature|sig|credential)[\w-]*)=)[^&\s\"']+", re.IGNORECASE
+)
 _KNOWN_SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|AKIA[A-Z0-9]{16}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}|xox[abp]-[\w-]{10,})"

@@ -109,7 +109,10 @@ def _stale(root: Path, sources: list[Path], cache_tag: str) -> tuple[str, ...]:
     """Modules whose compiled file Python would run although it was not made from the source that lies there."""
     stale = [path for path in sources if _is_stale(path, _bytecode(path, cache_tag), cache_tag)]
     shadows = [
-        path for folder in HASHED_FOLDERS for path in (root / folder).rglob("*.pyc") if path.parent.name != "__pycache__"
+        path
+        for folder in HASHED_FOLDERS
+        for path in (root / folder).rglob("*.pyc")
+        if path.parent.name != "__pycache__"
     ]
     return tuple(sorted(str(path.relative_to(root)) for path in [*stale, *shadows]))
 

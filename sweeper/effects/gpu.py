@@ -185,7 +185,8 @@ def _blocking(gpu: Gpu, ours: frozenset[int]) -> str | None:
     visible = [holder for holder in foreign if holder.visible]
     if visible:
         who = ", ".join(
-            f"pid {holder.pid} ({holder.user}, {_gib(holder.used_bytes)}, {(holder.command or '?')[:60]})" for holder in visible
+            f"pid {holder.pid} ({holder.user}, {_gib(holder.used_bytes)}, {(holder.command or '?')[:60]})"
+            for holder in visible
         )
         return f"GPU {gpu.index} is held by {who}; it is not ours: choose another GPU, or `sweeper clean --force --gpu {gpu.index}`"
     if gpu.memory_used_bytes > IDLE_MEMORY_BYTES and not any(holder.sid in ours for holder in gpu.holders):
@@ -199,9 +200,7 @@ def _blocking(gpu: Gpu, ours: frozenset[int]) -> str | None:
 def memory_returned(before: Sequence[Gpu], now: Sequence[Gpu], *, tolerance_bytes: int = 256 << 20) -> bool:
     """Has every GPU fallen back to what it held before the launch (or to what an empty one shows)?"""
     held = {gpu.index: gpu.memory_used_bytes for gpu in before}
-    return all(
-        gpu.memory_used_bytes <= max(held.get(gpu.index, 0) + tolerance_bytes, IDLE_MEMORY_BYTES) for gpu in now
-    )
+    return all(gpu.memory_used_bytes <= max(held.get(gpu.index, 0) + tolerance_bytes, IDLE_MEMORY_BYTES) for gpu in now)
 
 
 def _gib(value: int | None) -> str:
@@ -211,13 +210,15 @@ def _gib(value: int | None) -> str:
 def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...]:
     found: dict[int, int | None] = {}
     for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
-        for process in _try(nvml, lambda name=name: getattr(nvml, name)(handle)) or ():  # type: ignore[misc]
+        for process in _try(nvml, lambda name=name: getattr(nvml, name)(handle)) or ():
             found[int(process.pid)] = getattr(process, "usedGpuMemory", None)
     return tuple(describe_holder(pid, used) for pid, used in sorted(found.items()))
 
 
 def _throttles(nvml: Any, handle: Any) -> tuple[str, ...]:
-    query = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    query = (
+        getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    )
     mask = _try(nvml, lambda: query(handle)) or 0
     return tuple(words for name, words in _THROTTLES.items() if mask & int(getattr(nvml, name, 0)))
 

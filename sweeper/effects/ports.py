@@ -48,7 +48,9 @@ def listener(port: int) -> Listener | None:
 
 def busy_ports(ports: Sequence[int]) -> tuple[Listener, ...]:
     """The ports of a block that are taken, each with its holder as far as it is visible."""
-    return tuple(listener(port) or Listener(port=port, pid=None, sid=None, command="") for port in ports if not port_free(port))
+    return tuple(
+        listener(port) or Listener(port=port, pid=None, sid=None, command="") for port in ports if not port_free(port)
+    )
 
 
 @contextlib.contextmanager
@@ -79,7 +81,9 @@ def claim_block(ports: Sequence[int], *, holder: str) -> Iterator[tuple[Lock, ..
                 continue
             pid, sentence = holder_of(_lock_name(port))
             if pid != os.getpid():
-                raise PreflightError(f"port {port} is reserved by {sentence or 'another run'} (pid {pid}); choose another")
+                raise PreflightError(
+                    f"port {port} is reserved by {sentence or 'another run'} (pid {pid}); choose another"
+                )
         busy = busy_ports(ports)
         if busy:
             raise PreflightError(busy_sentence(busy))
@@ -92,7 +96,8 @@ def claim_block(ports: Sequence[int], *, holder: str) -> Iterator[tuple[Lock, ..
 def busy_sentence(busy: Sequence[Listener]) -> str:
     """`port 30000 is in use by pid 41210 (python …), port …; end it or choose another port`."""
     who = (
-        f"port {item.port} is in use by " + (f"pid {item.pid} ({item.command})" if item.pid else "a process not visible here")
+        f"port {item.port} is in use by "
+        + (f"pid {item.pid} ({item.command})" if item.pid else "a process not visible here")
         for item in busy
     )
     return ", ".join(who) + "; end it or choose another port"

@@ -40,6 +40,8 @@ class ProcessInfo:
     cpu_ticks: int
     """User and system time so far."""
     major_faults: int
+    name: str = ""
+    """As the kernel shows it, at most 15 characters; for people and for telling schedulers apart, never for ending."""
 
     @property
     def zombie(self) -> bool:
@@ -70,7 +72,8 @@ def read_process(pid: int) -> ProcessInfo | None:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    after_name = text.rpartition(")")[2].split()  # the name may hold spaces and parentheses
+    before, _, after = text.rpartition(")")  # the name may hold spaces and parentheses
+    after_name = after.split()
     if len(after_name) < 20:
         return None
     return ProcessInfo(
@@ -82,6 +85,7 @@ def read_process(pid: int) -> ProcessInfo | None:
         start_ticks=int(after_name[19]),
         cpu_ticks=int(after_name[11]) + int(after_name[12]),
         major_faults=int(after_name[9]),
+        name=before.partition("(")[2],
     )
 
 

@@ -103,7 +103,9 @@ _RULES: tuple[_Rule, ...] = (
     _rule(r"watchdog timeout", "hang_load", "the engine's own watchdog saw no forward pass end", "see the stacks in the log; try another attention backend"),
 )  # fmt: skip
 
-_OUT_OF_MEMORY = re.compile(r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|DefaultCPUAllocator: can't allocate")
+_OUT_OF_MEMORY = re.compile(
+    r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|DefaultCPUAllocator: can't allocate"
+)
 _OTHER_HOLDER = re.compile(r"GPU (\d+) has.*?Process (\d+) has ([\d.]+ \w+) memory in use", re.DOTALL)
 _CAPTURE_FAILED = re.compile(r"Capture (?:cuda )?graph failed|Capture .*graph failed", re.IGNORECASE)
 _MISSING_PATH = re.compile(
@@ -112,7 +114,9 @@ _MISSING_PATH = re.compile(
     r"|does not appear to have a file named|No such file or directory|Cannot find any model weights|Unrecognized model in|outgoing traffic has been disabled"
     r"|Repository Not Found)"
 )
-_CHILD_DIED = re.compile(r"(?:Subprocess (\w+) \(pid=\d+\) crashed|(Rank \d+ scheduler) died during initialization).*?exit code:? (-?\d+)")
+_CHILD_DIED = re.compile(
+    r"(?:Subprocess (\w+) \(pid=\d+\) crashed|(Rank \d+ scheduler) died during initialization).*?exit code:? (-?\d+)"
+)
 _EXCEPTION = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
 _ARGUMENT_FRAMES = re.compile(r"in (?:prepare_server_args|from_cli_args|__post_init__|handle_speculative_decoding)\b")
 
@@ -130,7 +134,9 @@ def diagnose(lines: Sequence[str], context: Context) -> ServerFailure:
         failure_class=found.failure_class,
         message=redact_text(clean_line(found.message)),
         remedy=found.remedy,
-        log_lines=tuple(redact_text(line) for line in telling_lines(usable, found.line if found.line < len(usable) else None)),
+        log_lines=tuple(
+            redact_text(line) for line in telling_lines(usable, found.line if found.line < len(usable) else None)
+        ),
     )
 
 
@@ -175,8 +181,15 @@ def _by_memory(lines: Sequence[str], context: Context) -> _Hit | None:
                     remedy="lower mem_fraction_static or max_running_requests")  # fmt: skip
     capturing = Progress().after(lines[:index]).phase != "loading" or _first(lines, _CAPTURE_FAILED.search) is not None
     if capturing and Progress().after(lines[: index + 1]).phase != "launching":
-        return _Hit(line=index, failure_class="oom_capture", message="out of GPU memory while capturing graphs", remedy=_LOWER)
-    return _Hit(line=index, failure_class="oom_load", message="out of GPU memory while loading weights", remedy="use more GPUs, a smaller or quantised model, or free the GPU")
+        return _Hit(
+            line=index, failure_class="oom_capture", message="out of GPU memory while capturing graphs", remedy=_LOWER
+        )
+    return _Hit(
+        line=index,
+        failure_class="oom_load",
+        message="out of GPU memory while loading weights",
+        remedy="use more GPUs, a smaller or quantised model, or free the GPU",
+    )
 
 
 def _by_path(lines: Sequence[str], context: Context) -> _Hit | None:
@@ -204,7 +217,9 @@ def _by_traceback(lines: Sequence[str], context: Context) -> _Hit | None:
         return None
     block = "\n".join(lines[start:index])
     if _CAPTURE_FAILED.search("\n".join(lines)) and not context.ready:
-        return _Hit(line=index, failure_class="crash_start", message=f"graph capture failed: {lines[index]}", remedy=_LOWER)
+        return _Hit(
+            line=index, failure_class="crash_start", message=f"graph capture failed: {lines[index]}", remedy=_LOWER
+        )
     if _ARGUMENT_FRAMES.search(block) and "run_scheduler_process" not in block:
         frame = next((line.strip() for line in reversed(lines[start:index]) if line.startswith("    ")), "")
         return _Hit(
@@ -237,7 +252,9 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
     nowhere = len(lines)
     phase = Progress().after(lines).phase
     if context.hang_s is not None:
-        failure_class: FailureClass = "hang_load" if context.ready else "hang_capture" if phase == "capturing" else "hang_start"
+        failure_class: FailureClass = (
+            "hang_load" if context.ready else "hang_capture" if phase == "capturing" else "hang_start"
+        )
         return _Hit(line=nowhere, failure_class=failure_class, message=f"no progress for {context.hang_s:.0f} s while {phase}",
                     remedy="see the stacks beside the log, if py-spy was there")  # fmt: skip
     if context.timeout_s is not None:

@@ -14,7 +14,12 @@ _PHASES: tuple[tuple[StartPhase, re.Pattern[str]], ...] = (
     ("ready", re.compile(re.escape(FIRED_UP))),
     ("warming", re.compile(r"Application startup complete|Uvicorn running on|Start of warmup|execute_warmup")),
     ("capturing", re.compile(r"Capture .*\bgraph begin|Capturing batches|Compiling .*graph")),
-    ("loading", re.compile(r"Init torch distributed begin|Load weight begin|loading shards|Loading safetensors|Load weight end")),
+    (
+        "loading",
+        re.compile(
+            r"Init torch distributed begin|Load weight begin|loading shards|Loading safetensors|Load weight end"
+        ),
+    ),
 )
 _DOOMED = re.compile(
     r"Scheduler hit an exception|SIGQUIT received|Received sigquit|died during initialization|crashed with exit code"
@@ -91,7 +96,9 @@ _NOISE = re.compile(
     r"server_args=|^\s*usage:|^\s+\[-|\"(?:GET|POST) /|Decode batch|Prefill batch|[Pp]y-?spy|coredump|warnings\.warn"
     r"|Ignore import error|disabled: OpenAI|kill_process_tree"
 )
-_LOUD = re.compile(r"[Ee]rror|[Ee]xception|[Ff]ailed|died|crashed|SIGQUIT|sigquit|killed|out of memory|watchdog", re.ASCII)
+_LOUD = re.compile(
+    r"[Ee]rror|[Ee]xception|[Ff]ailed|died|crashed|SIGQUIT|sigquit|killed|out of memory|watchdog", re.ASCII
+)
 
 
 def telling_lines(lines: Sequence[str], cause: int | None, *, limit: int = 20) -> tuple[str, ...]:

@@ -1,0 +1,97 @@
+"""Finding and ending what is ours and unwanted; naming, and leaving alone, what is not."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sweeper.effects import ledger
+from sweeper.effects.gpu import Blocked, Gpu, GpuReader, Inventory, memory_returned, still_blocked
+from sweeper.effects.ledger import Entry
+from sweeper.effects.process import ProcessInfo
+from sweeper.errors import GpuBusy
+
+MEMORY_WAIT_S = 30.0
+"""A process that just ended gave its memory back within 0.4 s on an H200; a slow exit takes longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A server of ours in the ledger, with what lives of it."""
+
+    entry: Entry
+    members: tuple[ProcessInfo, ...]
+    orphan: bool
+    """Nobody is left who wants it: it may be ended. False: it belongs to a run that is going on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """What became of one leftover."""
+
+    leftover: Leftover
+    ended: tuple[int, ...]
+    remaining: tuple[int, ...]
+    killed: bool
+
+
+def find_leftovers() -> tuple[Leftover, ...]:
+    """Every server in this node's ledger; nothing is ended."""
+    return tuple(
+        Leftover(entry=entry, members=ledger.proven_members(entry), orphan=ledger.orphaned(entry))
+        for entry in ledger.read_entries()
+    )
+
+
+def clean_leftovers(*, term_wait_s: float = 10.0) -> tuple[Cleaned, ...]:
+    """End every orphan and remove its entry; servers of runs that go on are left alone. Blocks."""
+    cleaned = []
+    for leftover in find_leftovers():
+        if leftover.orphan:
+            ending = ledger.end_entry(leftover.entry, term_wait_s=term_wait_s)
+            cleaned.append(
+                Cleaned(leftover=leftover, ended=ending.ended, remaining=ending.remaining, killed=ending.killed)
+            )
+    return tuple(cleaned)
+
+
+async def clean_gate(
+    reader: GpuReader, gpu_ids: Sequence[int], *, on_wait: Callable[[str], None], wait_s: float = MEMORY_WAIT_S
+) -> Inventory:
+    """The inventory once every wanted GPU is empty: leftovers ended, memory seen to fall. Raises GpuBusy."""
+    for done in await asyncio.to_thread(clean_leftovers):
+        on_wait(f"ended leftovers of run {done.leftover.entry.run_id}: {len(done.ended)} process(es)")
+    if not gpu_ids:
+        return Inventory()
+    deadline = time.monotonic() + wait_s
+    while True:
+        inventory = await asyncio.to_thread(reader.read)
+        blocked = still_blocked(gpu_ids, inventory, frozenset())
+        if not blocked:
+            return inventory
+        if time.monotonic() >= deadline or not any(_may_clear(item, inventory) for item in blocked):
+            raise GpuBusy("; ".join(item.reason for item in blocked))
+        on_wait(f"waiting for memory on GPU {', '.join(str(item.index) for item in blocked)}")
+        await asyncio.sleep(0.5)
+
+
+def _may_clear(blocked: Blocked, inventory: Inventory) -> bool:
+    """Memory without a visible holder may belong to a process that is still exiting; a living holder will not go."""
+    gpu = inventory.gpu(blocked.index)
+    return gpu is not None and not any(holder.visible for holder in gpu.holders)
+
+
+async def wait_for_memory(reader: GpuReader, before: Sequence[Gpu], *, wait_s: float = MEMORY_WAIT_S) -> str | None:
+    """Wait until these GPUs hold no more than before; the complaint if they still do after `wait_s`."""
+    if not before:
+        return None
+    wanted = {gpu.index for gpu in before}
+    deadline = time.monotonic() + wait_s
+    while True:
+        now = [gpu for gpu in (await asyncio.to_thread(reader.read)).gpus if gpu.index in wanted]
+        if memory_returned(before, now):
+            return None
+        if time.monotonic() >= deadline:
+            held = ", ".join(f"GPU {gpu.index} {gpu.memory_used_bytes / (1 << 30):.1f} GiB" for gpu in now)
+            return f"memory is still held {wait_s:.0f} s after the server ended: {held}"
+        await asyncio.sleep(0.2)
