@@ -1,7 +1,7 @@
 """Acceptance of drafts, pooled over requests: lengths, rate, by position."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Literal
 
 from sweeper.core.result import SpecMetrics
@@ -11,7 +11,7 @@ from sweeper.core.sample import Sample, SpecCounters
 def spec_metrics(
     good: Sequence[Sample], *, draft_tokens: int | None, decode_tokens: int | None, decode_ms: float | None
 ) -> SpecMetrics | None:
-    """Over whole answers; None when no request has counters. decode_*: Σ(n − n₁) and Σ(E2E − TTFT) of these requests."""
+    """Over whole answers; None when none has counters. decode_*: Σ(n − n₁) and Σ(E2E − TTFT) of those that have."""
     counted = [(sample, sample.spec) for sample in good if sample.spec is not None]
     if not counted:
         return None
@@ -82,7 +82,7 @@ def joint_acceptance(histogram: Sequence[int], positions: int | None = None) -> 
 
 def conditional_acceptance(joint: Sequence[float]) -> tuple[float | None, ...]:
     """conditional[i] = joint[i + 1] / joint[i]; None where nobody reached position i."""
-    return tuple(after / before if before > 0 else None for before, after in zip(joint, joint[1:], strict=False))
+    return tuple(after / before if before > 0 else None for before, after in pairwise(joint))
 
 
 def _request_mean(counters: Sequence[SpecCounters]) -> float | None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -169,8 +170,7 @@ def _chunk_gap_ms(good: Sequence[Sample]) -> Distribution | None:
 
 
 def _gaps_ms(sample: Sample) -> list[float]:
-    times = sample.chunk_ns
-    return [(after - before) / _NS_PER_MS for before, after in zip(times, times[1:], strict=False)]
+    return [(after - before) / _NS_PER_MS for before, after in pairwise(sample.chunk_ns)]
 
 
 def _window_s(samples: Sequence[Sample], good: Sequence[Sample]) -> float:

@@ -1,4 +1,4 @@
-"""Is what was generated worth measuring? Marks for degenerate output, simulated acceptance, warm caches, silent greediness."""
+"""Is what was generated worth measuring? Degenerate output, simulated acceptance, warm caches, silent greediness."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def content_marks(samples: Sequence[Sample]) -> tuple[Mark, ...]:
 def loop_period(tokens: Sequence[object]) -> int | None:
     """The period at which the end of a sequence repeats itself; None: it does not.
 
-    A loop covers at least three quarters of the sequence and three rounds: code and tables repeat lines, not themselves.
+    A loop covers three quarters of the sequence and at least three rounds: tables and code repeat less than that.
     """
     size = len(tokens)
     if size < _LOOP_MIN_TOKENS:
@@ -53,7 +53,7 @@ def _loops(good: Sequence[Sample]) -> Mark | None:
     period = Counter(looping).most_common(1)[0][0]
     return Mark(
         code="repeated-output",
-        message=f"{len(looping)} of {len(good)} answers end in a loop (mostly of {period} tokens): drafts are easy there",
+        message=f"{len(looping)} of {len(good)} answers end in a loop, mostly of {period} tokens: easy drafts",
         ranked=share <= _LOOPING_SHARE_MAX,
     )
 
@@ -92,14 +92,14 @@ def _simulated(good: Sequence[Sample]) -> Mark | None:
     if len(per_step) == 1 and next(iter(per_step)).is_integer() and one_token:
         return Mark(
             code="simulated-acceptance",
-            message=f"every step accepted exactly {next(iter(per_step)):g} drafts and all output is one token: simulated",
+            message=f"every step accepted exactly {next(iter(per_step)):g} drafts, all output is one token",
             ranked=False,
         )
     return None
 
 
 def simulation_mark(env: Mapping[str, str]) -> Mark | None:
-    """SGLANG_SIMULATE_ACC_LEN > 0 in the server's environment replaces real acceptance (sglang environ.py); −1 is off."""
+    """SGLANG_SIMULATE_ACC_LEN > 0 in the server's environment replaces real acceptance; −1 and unset are off."""
     value = env.get("SGLANG_SIMULATE_ACC_LEN", "")
     try:
         on = float(value) > 0
@@ -118,7 +118,8 @@ def cache_mark(metrics: Metrics) -> Mark | None:
     share = metrics.cached_tokens / metrics.input_tokens
     if share <= _CACHED_SHARE_MAX:
         return None
-    message = f"{share:.1%} of the prompt tokens came from a warm prefix cache ({metrics.cached_tokens}/{metrics.input_tokens})"
+    counts = f"{metrics.cached_tokens}/{metrics.input_tokens}"
+    message = f"{share:.1%} of the prompt tokens came from a warm prefix cache ({counts})"
     return Mark(code="warm-prefix", message=message, ranked=False)
 
 
@@ -139,7 +140,7 @@ def effective_mode(
 ) -> SamplingMode:
     """What the engine makes of a request. top_k 1 is greedy; so is a top_p that only the first token can satisfy.
 
-    Speculation on other devices than CUDA verifies greedily unless the engine does rejection sampling; None: not speculative.
+    On other devices than CUDA speculation verifies greedily unless it does rejection sampling (None: no speculation).
     """
     if temperature == 0 or top_k == 1 or (top_p is not None and top_p < 0.01):
         return "greedy"

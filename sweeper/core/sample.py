@@ -96,6 +96,11 @@ class PromptSet:
     warnings: tuple[str, ...] = ()
     """What a reader must know: too few distinct prompts, raw prompts for a chat model, …"""
 
+    @property
+    def answers(self) -> dict[str, str]:
+        """Prompt id → what a right answer contains, of the prompts that can be checked."""
+        return {prompt.prompt_id: prompt.answer for prompt in self.prompts if prompt.answer is not None}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorHealth:
@@ -119,3 +124,5 @@ class LoadOutcome:
     health: GeneratorHealth
     flush: str
     """`flushed`, `flushed after N waits`, or why it could not be."""
+    stopped: str | None = None
+    """Why sending ended before the last prompt: an open loop that the server could not keep up with."""

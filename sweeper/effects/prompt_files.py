@@ -1,4 +1,4 @@
-"""Prompt files of other projects, by what is in them: Spec-Bench/MT-Bench, ShareGPT, bench_serving, OpenAI batch, plain."""
+"""Prompt files by what is in them: Spec-Bench/MT-Bench, ShareGPT, bench_serving, OpenAI batch, plain lines."""
 
 import json
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def _from_lines(path: Path, text: str) -> list[Prompt]:
         prompt = prompt_of(row, f"{path.stem}-{number}")
         if prompt is None:
             raise ConfigError(
-                f"{path}:{number}: no prompt found; known keys: text, prompt, messages, turns, conversations, body.messages"
+                f"{path}:{number}: no prompt; known keys: text, prompt, messages, turns, conversations, body.messages"
             )
         prompts.append(prompt)
     return prompts
@@ -98,7 +98,7 @@ def _messages(row: Row) -> Messages:
 
 
 def _until_model_speaks(turns: list[Any]) -> Messages:
-    """ShareGPT and bench_serving rows hold the old answers too; a list of messages that ends with the user is kept whole."""
+    """ShareGPT and bench_serving rows hold old answers too; messages that end with the user are kept whole."""
     pairs: list[tuple[str, str]] = []
     for turn in turns:
         if not isinstance(turn, Mapping):

@@ -22,22 +22,27 @@ class World:
     fields: tuple[Field, ...]
 
 
-NAMES = (
-    "Amara", "Bruno", "Chiara", "Dario", "Elif", "Farid", "Greta", "Hanna", "Ivo", "Jonas", "Keiko", "Lena", "Malik", "Nadia",
-    "Otto", "Priya", "Quentin", "Rosa", "Samir", "Tilda", "Umar", "Vera", "Wanda", "Yusuf", "Zora",
-)  # fmt: skip
-CITIES = (
-    "Aarhus", "Bergen", "Coimbra", "Dresden", "Esbjerg", "Fribourg", "Ghent", "Haarlem", "Innsbruck", "Jena", "Kaunas", "Lucca",
-    "Malmö", "Nantes", "Oulu", "Porto", "Riga", "Siena", "Tartu", "Uppsala", "Varna", "Zadar",
-)  # fmt: skip
-PLACES = (
-    "a lighthouse", "an old observatory", "a night train", "a mountain hut", "a repair workshop", "a harbour office",
-    "a botanical garden", "a small library", "a bakery before dawn", "a weather station", "a museum depot", "a river ferry",
-)  # fmt: skip
-TOPICS = (
-    "tides", "bread", "maps", "clocks", "bees", "glass", "bridges", "migrating birds", "old letters", "snow", "radio waves",
-    "mushrooms", "chess", "wind", "paper", "salt", "lanterns", "rope", "mirrors", "compost", "bicycles", "moss", "telescopes",
-)  # fmt: skip
+def _split(words: str) -> tuple[str, ...]:
+    return tuple(words.split(", "))
+
+
+NAMES = _split(
+    "Amara, Bruno, Chiara, Dario, Elif, Farid, Greta, Hanna, Ivo, Jonas, Keiko, Lena, Malik, Nadia, Otto, "
+    "Priya, Quentin, Rosa, Samir, Tilda, Umar, Vera, Wanda, Yusuf, Zora"
+)
+CITIES = _split(
+    "Aarhus, Bergen, Coimbra, Dresden, Esbjerg, Fribourg, Ghent, Haarlem, Innsbruck, Jena, Kaunas, Lucca, "
+    "Malmö, Nantes, Oulu, Porto, Riga, Siena, Tartu, Uppsala, Varna, Zadar"
+)
+PLACES = _split(
+    "a lighthouse, an old observatory, a night train, a mountain hut, a repair workshop, a harbour office, a "
+    "botanical garden, a small library, a bakery before dawn, a weather station, a museum depot, a river "
+    "ferry"
+)
+TOPICS = _split(
+    "tides, bread, maps, clocks, bees, glass, bridges, migrating birds, old letters, snow, radio waves, "
+    "mushrooms, chess, wind, paper, salt, lanterns, rope, mirrors, compost, bicycles, moss, telescopes"
+)
 ADVERBS = ("planned", "reported", "measured", "estimated", "final", "initial", "adjusted", "yearly", "daily", "hidden")
 
 SENTENCES = (
@@ -60,28 +65,129 @@ SENTENCES = (
 )
 
 WORLDS = (
-    World("order", "orders", (Field("customer", NAMES), Field("city", CITIES), Field("quantity", low=1, high=60),
-          Field("price_cents", low=150, high=98000), Field("status", ("open", "paid", "sent", "returned")))),
-    World("flight", "flights", (Field("origin", CITIES), Field("destination", CITIES), Field("minutes", low=35, high=720),
-          Field("passengers", low=12, high=410), Field("gate", ("A1", "A7", "B3", "B9", "C2", "C5")))),
-    World("book", "books", (Field("author", NAMES), Field("subject", TOPICS), Field("pages", low=48, high=1200),
-          Field("year", low=1890, high=2025), Field("shelf", ("north", "south", "east", "west")))),
-    World("sensor", "sensors", (Field("location", PLACES), Field("unit", ("celsius", "percent", "pascal", "lux")),
-          Field("reading", low=0, high=4000), Field("interval_s", low=1, high=3600))),
-    World("player", "players", (Field("name", NAMES), Field("club", CITIES), Field("goals", low=0, high=44),
-          Field("matches", low=1, high=60), Field("position", ("goal", "defence", "midfield", "attack")))),
-    World("recipe", "recipes", (Field("cook", NAMES), Field("course", ("starter", "main", "dessert", "soup")),
-          Field("minutes", low=5, high=240), Field("servings", low=1, high=12))),
-    World("ticket", "tickets", (Field("owner", NAMES), Field("component", ("parser", "cache", "network", "report", "login")),
-          Field("priority", low=1, high=5), Field("age_days", low=0, high=900))),
-    World("invoice", "invoices", (Field("supplier", CITIES), Field("currency", ("EUR", "DKK", "CHF", "SEK", "PLN")),
-          Field("amount_cents", low=900, high=2500000), Field("days_overdue", low=0, high=120))),
-    World("plant", "plants", (Field("keeper", NAMES), Field("light", ("shade", "half shade", "sun")),
-          Field("height_cm", low=4, high=310), Field("water_ml", low=20, high=2000))),
-    World("machine", "machines", (Field("hall", ("north", "south", "east", "west")), Field("operator", NAMES),
-          Field("hours", low=0, high=90000), Field("faults", low=0, high=75))),
-    World("parcel", "parcels", (Field("sender", NAMES), Field("target", CITIES), Field("weight_g", low=40, high=31000),
-          Field("distance_km", low=2, high=2900))),
-    World("course", "courses", (Field("teacher", NAMES), Field("subject", TOPICS), Field("seats", low=6, high=240),
-          Field("weeks", low=1, high=30), Field("room", PLACES))),
-)  # fmt: skip
+    World(
+        "order",
+        "orders",
+        (
+            Field("customer", NAMES),
+            Field("city", CITIES),
+            Field("quantity", low=1, high=60),
+            Field("price_cents", low=150, high=98000),
+            Field("status", ("open", "paid", "sent", "returned")),
+        ),
+    ),
+    World(
+        "flight",
+        "flights",
+        (
+            Field("origin", CITIES),
+            Field("destination", CITIES),
+            Field("minutes", low=35, high=720),
+            Field("passengers", low=12, high=410),
+            Field("gate", ("A1", "A7", "B3", "B9", "C2", "C5")),
+        ),
+    ),
+    World(
+        "book",
+        "books",
+        (
+            Field("author", NAMES),
+            Field("subject", TOPICS),
+            Field("pages", low=48, high=1200),
+            Field("year", low=1890, high=2025),
+            Field("shelf", ("north", "south", "east", "west")),
+        ),
+    ),
+    World(
+        "sensor",
+        "sensors",
+        (
+            Field("location", PLACES),
+            Field("unit", ("celsius", "percent", "pascal", "lux")),
+            Field("reading", low=0, high=4000),
+            Field("interval_s", low=1, high=3600),
+        ),
+    ),
+    World(
+        "player",
+        "players",
+        (
+            Field("name", NAMES),
+            Field("club", CITIES),
+            Field("goals", low=0, high=44),
+            Field("matches", low=1, high=60),
+            Field("position", ("goal", "defence", "midfield", "attack")),
+        ),
+    ),
+    World(
+        "recipe",
+        "recipes",
+        (
+            Field("cook", NAMES),
+            Field("course", ("starter", "main", "dessert", "soup")),
+            Field("minutes", low=5, high=240),
+            Field("servings", low=1, high=12),
+        ),
+    ),
+    World(
+        "ticket",
+        "tickets",
+        (
+            Field("owner", NAMES),
+            Field("component", ("parser", "cache", "network", "report", "login")),
+            Field("priority", low=1, high=5),
+            Field("age_days", low=0, high=900),
+        ),
+    ),
+    World(
+        "invoice",
+        "invoices",
+        (
+            Field("supplier", CITIES),
+            Field("currency", ("EUR", "DKK", "CHF", "SEK", "PLN")),
+            Field("amount_cents", low=900, high=2500000),
+            Field("days_overdue", low=0, high=120),
+        ),
+    ),
+    World(
+        "plant",
+        "plants",
+        (
+            Field("keeper", NAMES),
+            Field("light", ("shade", "half shade", "sun")),
+            Field("height_cm", low=4, high=310),
+            Field("water_ml", low=20, high=2000),
+        ),
+    ),
+    World(
+        "machine",
+        "machines",
+        (
+            Field("hall", ("north", "south", "east", "west")),
+            Field("operator", NAMES),
+            Field("hours", low=0, high=90000),
+            Field("faults", low=0, high=75),
+        ),
+    ),
+    World(
+        "parcel",
+        "parcels",
+        (
+            Field("sender", NAMES),
+            Field("target", CITIES),
+            Field("weight_g", low=40, high=31000),
+            Field("distance_km", low=2, high=2900),
+        ),
+    ),
+    World(
+        "course",
+        "courses",
+        (
+            Field("teacher", NAMES),
+            Field("subject", TOPICS),
+            Field("seats", low=6, high=240),
+            Field("weeks", low=1, high=30),
+            Field("room", PLACES),
+        ),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Server-sent events out of timed bytes, by the WHATWG rules: comments, ids, retries, CRLF and blank events are legal."""
+"""Server-sent events out of timed bytes, by the WHATWG rules: comments, ids, CRLF and blank events are legal."""
 
 import re
 from bisect import bisect_left
@@ -10,7 +10,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 def events(pieces: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Arrival and data of each event that has data. An event without its blank line was never sent whole and is left out."""
+    """Arrival and data of each event that has data; one without its blank line was not sent whole and is left out."""
     body = b"".join(data for _, data in pieces)
     ends = list(accumulate(len(data) for _, data in pieces))
     start = 0

@@ -8,9 +8,9 @@ from sweeper.core.trial import LoadPoint
 def due_offsets_s(load: LoadPoint, count: int, *, seed: int) -> list[float] | None:
     """One offset a request, rising; None: a closed loop, where a request is due when a worker is free.
 
-    constant: evenly at `rate_rps`; poisson: exponential gaps of that mean; burst: `concurrency` at once, the bursts spaced
-    so that the mean rate is `rate_rps` (all at once without a rate). `ramp_s` stretches the beginning: the rate grows
-    linearly from nothing to its full value over that time.
+    constant: evenly at `rate_rps`; poisson: exponential gaps of that mean; burst: `concurrency` at once, the bursts
+    spaced so that the mean rate is `rate_rps` (all at once without a rate). `ramp_s` stretches the beginning: the rate
+    grows linearly from nothing to its full value over that time.
     """
     if load.arrival == "closed":
         return None

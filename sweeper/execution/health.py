@@ -17,7 +17,7 @@ class Monitor:
     """A heartbeat in the generator's event loop; `stop` ends the window."""
 
     lag_ns: list[int] = field(default_factory=list)
-    idle_ns: list[int] = field(default_factory=list)
+    late_ns: list[int] = field(default_factory=list)
     """How long each worker that had work to do took to send it."""
     _cpu_start_s: float = 0.0
     _start_ns: int = 0
@@ -40,7 +40,7 @@ class Monitor:
 
     def health(self, samples: Sequence[Sample]) -> GeneratorHealth:
         lag_ms = sorted(lag / 1e6 for lag in self.lag_ns)
-        late_ms = sorted(late / 1e6 for late in self.idle_ns)
+        late_ms = sorted(late / 1e6 for late in self.late_ns)
         share = self.cpu_s / self.wall_s if self.wall_s > 0 else None
         return GeneratorHealth(
             loop_lag_p99_ms=_quantile(lag_ms, 0.99),

@@ -4,9 +4,9 @@ import asyncio
 import gc
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sweeper.core.experiment import Workload
@@ -16,6 +16,10 @@ from sweeper.effects.transport import Capture, Channel, LeanChannel, Limits, Req
 from sweeper.engine.wire import PATHS, request_body, sample_of
 from sweeper.execution.arrivals import due_offsets_s, worker_delay_s
 from sweeper.execution.health import Monitor
+
+ClientKind = Literal["lean", "httpx"]
+Start = Callable[[], Awaitable[int]]
+"""Called when the connections stand; gives the moment (perf_counter_ns) at which the load begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,41 @@ class LoadTarget:
     api_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One request to come: its place in the order of sending, its prompt, and when it is due."""
+
+    index: int
+    prompt: Prompt
+    offset_s: float | None = None
+    """From the start of the load; None: as soon as a worker is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One load, complete."""
+
+    target: LoadTarget
+    prompts: PromptSet
+    workload: Workload
+    point: LoadPoint
+    num_prompts: int | None = None
+    """Requests; None: every prompt once. More than there are prompts: in cycles."""
+    client: ClientKind = "lean"
+    give_up_late_s: float = 30.0
+    """An open loop stops sending when a request would go out this long after it was due."""
+
+    def jobs(self) -> list[Job]:
+        """The requests, in order."""
+        prompts = self.prompts.prompts
+        count = self.num_prompts or len(prompts)
+        offsets_s = due_offsets_s(self.point, count, seed=self.workload.seed)
+        return [
+            Job(index=index, prompt=prompt, offset_s=offsets_s[index] if offsets_s is not None else None)
+            for index, prompt in enumerate(itertools.islice(itertools.cycle(prompts), count))
+        ]
+
+
 async def drive(
     target: LoadTarget,
     prompts: PromptSet,
@@ -34,26 +73,94 @@ async def drive(
     load: LoadPoint,
     *,
     num_prompts: int | None = None,
-    client: Literal["lean", "httpx"] = "lean",
+    client: ClientKind = "lean",
 ) -> LoadOutcome:
     """Send `num_prompts` requests (default: every prompt once; more: in cycles) and return what came back.
 
-    Every request ends in a Sample: with its tokens, or with a classified error. Nothing is retried and nothing hangs: the
-    workload's request and stall timeouts bound every wait. Raises OSError when the first connections are refused.
+    Every request ends in a Sample: with its tokens, or with a classified error. Nothing is retried and nothing hangs:
+    the workload's request and stall timeouts bound every wait. Raises OSError when the first connections are refused.
     """
-    chosen = list(itertools.islice(itertools.cycle(prompts.prompts), num_prompts or len(prompts.prompts)))
-    requests = [_request(prompt, workload, target.model) for prompt in chosen]
-    channels = _channels(target, workload, min(load.concurrency, len(chosen)), client)
-    monitor = Monitor()
+    whole = Load(target=target, prompts=prompts, workload=workload, point=load, num_prompts=num_prompts, client=client)
+    return await drive_jobs(whole, whole.jobs(), concurrency=load.concurrency, start=_now)
+
+
+async def drive_jobs(load: Load, jobs: Sequence[Job], *, concurrency: int, start: Start) -> LoadOutcome:
+    """Some jobs of a load, over `concurrency` workers with a connection each."""
+    requests = {job.index: _request(job.prompt, load.workload, load.target.model) for job in jobs}
+    channels = _channels(load, min(concurrency, len(jobs)))
+    run = _Run(load, jobs, requests)
     try:
         await asyncio.gather(*(channel.open() for channel in channels))
         with _no_collection():
-            captures = await _load(channels, requests, load, monitor, seed=workload.seed)
+            await run.go(channels, await start())
     finally:
         for channel in channels:
             channel.close()
-    samples = _samples(captures, chosen, workload)
-    return LoadOutcome(samples=samples, health=monitor.health(samples), flush="not asked")
+    samples = _samples(run.captures, jobs, load.workload)
+    return LoadOutcome(samples=samples, health=run.monitor.health(samples), flush="not asked", stopped=run.stopped)
+
+
+class _Run:
+    """One load in progress."""
+
+    def __init__(self, load: Load, jobs: Sequence[Job], requests: Mapping[int, Request]) -> None:
+        self._jobs = iter(jobs)
+        self._requests = requests
+        self._point = load.point
+        self._give_up_late_ns = int(load.give_up_late_s * 1e9)
+        self.captures: dict[int, Capture] = {}
+        self.monitor = Monitor()
+        self.stopped: str | None = None
+
+    async def go(self, channels: list[Channel], start_ns: int) -> None:
+        """All requests over all channels; a worker takes the next request when its last answer ended."""
+        await _until(start_ns)
+        beside = [asyncio.create_task(watch(channels)), asyncio.create_task(self.monitor.beat())]
+        self.monitor.start()
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number, channel in enumerate(channels):
+                    workers.create_task(self._work(channel, number, start_ns))
+        finally:
+            self.monitor.stop()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _work(self, channel: Channel, worker: int, start_ns: int) -> None:
+        free_ns = start_ns + int(worker_delay_s(self._point, worker) * 1e9)
+        await _until(free_ns)
+        for job in self._jobs:
+            request = self._requests[job.index]
+            if job.offset_s is not None:
+                due_ns = start_ns + int(job.offset_s * 1e9)
+                if self._hopeless(due_ns):
+                    return
+                request = replace(request, due_ns=due_ns)
+                await _until(due_ns)
+            capture = await channel.exchange(request)
+            self.monitor.late_ns.append(capture.send_ns - max(free_ns, request.due_ns or 0))
+            free_ns = capture.end_ns
+            self.captures[job.index] = capture
+
+    def _hopeless(self, due_ns: int) -> bool:
+        late_ns = time.perf_counter_ns() - due_ns
+        if late_ns > self._give_up_late_ns and self.stopped is None:
+            self.stopped = (
+                f"stopped: requests waited {late_ns / 1e9:.0f} s to be sent, the server cannot keep up with "
+                f"{self._point.rate_rps or 0:g} requests/s at concurrency {self._point.concurrency}"
+            )
+        return self.stopped is not None
+
+
+async def _now() -> int:
+    return time.perf_counter_ns()
+
+
+async def _until(due_ns: int) -> None:
+    wait_s = (due_ns - time.perf_counter_ns()) / 1e9
+    if wait_s > 0:
+        await asyncio.sleep(wait_s)
 
 
 def _request(prompt: Prompt, workload: Workload, model: str) -> Request:
@@ -61,15 +168,15 @@ def _request(prompt: Prompt, workload: Workload, model: str) -> Request:
     return Request(body=body, max_tokens=prompt.max_tokens or workload.max_tokens)
 
 
-def _channels(target: LoadTarget, workload: Workload, count: int, client: str) -> list[Channel]:
-    limits = Limits(request_s=workload.request_timeout_s, stall_s=workload.stall_timeout_s)
-    headers = {"authorization": f"Bearer {target.api_key}"} if target.api_key else {}
-    path = PATHS[workload.endpoint]
-    if client == "httpx":
+def _channels(load: Load, count: int) -> list[Channel]:
+    limits = Limits(request_s=load.workload.request_timeout_s, stall_s=load.workload.stall_timeout_s)
+    headers = {"authorization": f"Bearer {load.target.api_key}"} if load.target.api_key else {}
+    url, path = load.target.base_url, PATHS[load.workload.endpoint]
+    if load.client == "httpx":
         from sweeper.effects.http import HttpxChannel
 
-        return [HttpxChannel(target.base_url, path, headers=headers, limits=limits) for _ in range(count)]
-    return [LeanChannel(target.base_url, path, headers=headers, limits=limits) for _ in range(count)]
+        return [HttpxChannel(url, path, headers=headers, limits=limits) for _ in range(count)]
+    return [LeanChannel(url, path, headers=headers, limits=limits) for _ in range(count)]
 
 
 @contextmanager
@@ -87,51 +194,9 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-async def _load(
-    channels: list[Channel], requests: Sequence[Request], load: LoadPoint, monitor: Monitor, *, seed: int
-) -> dict[int, Capture]:
-    """All requests over all channels; one worker a channel takes the next request when its last answer ended."""
-    offsets_s = due_offsets_s(load, len(requests), seed=seed)
-    captures: dict[int, Capture] = {}
-    order = iter(range(len(requests)))
-    beside = [asyncio.create_task(watch(channels)), asyncio.create_task(monitor.beat())]
-    monitor.start()
-    start_ns = time.perf_counter_ns()
-
-    async def work(channel: Channel, worker: int) -> None:
-        free_ns = start_ns + int(worker_delay_s(load, worker) * 1e9)
-        await _until(free_ns)
-        for index in order:
-            request = requests[index]
-            if offsets_s is not None:
-                due_ns = start_ns + int(offsets_s[index] * 1e9)
-                request = Request(body=request.body, max_tokens=request.max_tokens, due_ns=due_ns)
-                await _until(due_ns)
-            capture = await channel.exchange(request)
-            monitor.idle_ns.append(capture.send_ns - max(free_ns, request.due_ns or 0))
-            free_ns = capture.end_ns
-            captures[index] = capture
-
-    try:
-        async with asyncio.TaskGroup() as workers:
-            for number, channel in enumerate(channels):
-                workers.create_task(work(channel, number))
-    finally:
-        monitor.stop()
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-    return captures
-
-
-async def _until(due_ns: int) -> None:
-    wait_s = (due_ns - time.perf_counter_ns()) / 1e9
-    if wait_s > 0:
-        await asyncio.sleep(wait_s)
-
-
-def _samples(captures: dict[int, Capture], prompts: Sequence[Prompt], workload: Workload) -> tuple[Sample, ...]:
+def _samples(captures: dict[int, Capture], jobs: Sequence[Job], workload: Workload) -> tuple[Sample, ...]:
     return tuple(
-        sample_of(capture.reply(), prompts[index], index=index, endpoint=workload.endpoint)
-        for index, capture in sorted(captures.items())
+        sample_of(captures.pop(job.index).reply(), job.prompt, index=job.index, endpoint=workload.endpoint)
+        for job in jobs
+        if job.index in captures
     )

@@ -1,0 +1,219 @@
+"""`sweeper bench`: load on a running server, with the same engine of numbers as `sweeper run`."""
+
+import asyncio
+import json
+import os
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import click
+
+from sweeper.core.experiment import Workload
+from sweeper.core.sample import PromptSet
+from sweeper.core.trial import LoadPoint
+from sweeper.errors import ConfigError, PreflightError
+from sweeper.execution.loadgen import ClientKind, Load, LoadTarget
+from sweeper.execution.shards import drive_blocking, shard_count
+
+
+class Bounds(click.ParamType[tuple[int, int]]):
+    """LO:HI, or one number for both."""
+
+    name = "LO:HI"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        low, _, high = str(value).partition(":")
+        if not low.isdigit() or not (high or low).isdigit() or not 1 <= int(low) <= int(high or low):
+            self.fail(f"{value!r} is not LO:HI with 1 ≤ LO ≤ HI", param, ctx)
+        return int(low), int(high or low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line said. Names are those of the options."""
+
+    url: str
+    endpoint: Literal["generate", "completions", "chat"]
+    num_prompts: int
+    concurrency: int
+    request_rate: float | None
+    arrival: Literal["closed", "constant", "poisson", "burst"] | None
+    ramp_s: float
+    prompts: str | None
+    input_tokens: tuple[int, int]
+    output_tokens: tuple[int, int] | None
+    max_tokens: int
+    tokenizer: Path | None
+    model: str | None
+    temperature: float
+    top_p: float | None
+    top_k: int | None
+    stop: tuple[str, ...]
+    ignore_eos: bool
+    seed: int
+    warmup: int
+    client: ClientKind
+    shards: int | None
+    request_timeout_s: float
+    stall_timeout_s: float
+    give_up_late_s: float
+    out: Path | None
+    as_json: bool
+
+
+@click.command()
+@click.argument("url")
+@click.option(
+    "--endpoint", type=click.Choice(["generate", "completions", "chat"]), default="generate", show_default=True
+)
+@click.option("--num-prompts", type=click.IntRange(1), default=64, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Most requests in flight.")
+@click.option("--request-rate", type=click.FloatRange(0, min_open=True), help="Requests a second; an open loop.")
+@click.option("--arrival", type=click.Choice(["closed", "constant", "poisson", "burst"]), help="[poisson with a rate]")
+@click.option("--ramp-s", type=click.FloatRange(0), default=0.0, help="Seconds until the full load.")
+@click.option("--prompts", help="builtin:NAME, toy:NAME, random:LO:HI or a file.")
+@click.option("--input-tokens", type=Bounds(), default="32:128", show_default=True, help="Words of random prompts.")
+@click.option("--output-tokens", type=Bounds(), help="max_tokens of each request, drawn evenly.")
+@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True)
+@click.option("--tokenizer", type=click.Path(path_type=Path), help="Folder whose chat template is applied.")
+@click.option("--model", help="Model name for the OpenAI routes; asked from the server when not given.")
+@click.option("--temperature", type=click.FloatRange(0), default=0.0, show_default=True)
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
+@click.option("--top-k", type=int)
+@click.option("--stop", multiple=True)
+@click.option("--ignore-eos", is_flag=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--warmup", type=click.IntRange(0), default=0, help="Requests before, not measured.")
+@click.option("--client", type=click.Choice(["lean", "httpx"]), default="lean", help="httpx: behind a proxy.")
+@click.option("--shards", type=click.IntRange(1), help="Processes; by default one up to 1,024 connections.")
+@click.option("--request-timeout-s", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True)
+@click.option("--stall-timeout-s", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True)
+@click.option(
+    "--give-up-late-s", type=click.FloatRange(0, min_open=True), default=30.0, help="Open loop: stop when late."
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report.")
+def command(**given: Any) -> int:
+    """Drive load at the server at URL and report what it did.
+
+    Works with SGLang and with any OpenAI-compatible server. The key of a protected one is taken from the variable
+    SWEEPER_API_KEY. Exit code 1: a request failed.
+    """
+    options = Options(**given)
+    load = _load(options)
+    report = _measured(options, load)
+    if options.out is not None:
+        _write(options.out, report)
+    if options.as_json:
+        click.echo(json.dumps(report))
+    else:
+        click.echo(_told(report))
+    return 0 if report["completed"] == report["requests"] else 1
+
+
+def _load(options: Options) -> Load:
+    workload = Workload(
+        prompts=options.prompts or "random:{}:{}".format(*options.input_tokens),
+        num_prompts=options.num_prompts,
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        stop=list(options.stop),
+        ignore_eos=options.ignore_eos,
+        endpoint=options.endpoint,
+        concurrency=[options.concurrency],
+        request_timeout_s=options.request_timeout_s,
+        stall_timeout_s=options.stall_timeout_s,
+        seed=options.seed,
+    )
+    arrival = options.arrival or ("poisson" if options.request_rate else "closed")
+    if arrival in ("constant", "poisson") and not options.request_rate:
+        raise ConfigError(f"--arrival {arrival} needs --request-rate")
+    if arrival == "closed" and options.request_rate:
+        raise ConfigError("--request-rate has no meaning in a closed loop; leave out --arrival closed")
+    return Load(
+        target=LoadTarget(base_url=_base_url(options.url), model=_model(options), api_key=_api_key()),
+        prompts=_prompts(options, workload),
+        workload=workload,
+        point=LoadPoint(
+            concurrency=options.concurrency, arrival=arrival, rate_rps=options.request_rate, ramp_s=options.ramp_s
+        ),
+        client=options.client,
+        give_up_late_s=options.give_up_late_s,
+    )
+
+
+def _base_url(url: str) -> str:
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{url!r} is no URL of a server; write http://HOST:PORT")
+    return parts.geturl().rstrip("/")
+
+
+def _api_key() -> str | None:
+    return os.environ.get("SWEEPER_API_KEY") or None
+
+
+def _model(options: Options) -> str:
+    """The OpenAI routes want a name; the server knows its own."""
+    if options.model or options.endpoint == "generate":
+        return options.model or "default"
+    listed = asyncio.run(_ask(_base_url(options.url), "/v1/models")) or {}
+    names = [model.get("id") for model in listed.get("data", []) if isinstance(model, dict)]
+    if not names:
+        raise PreflightError(f"{options.url} lists no model at /v1/models; name it with --model")
+    return str(names[0])
+
+
+async def _ask(base_url: str, path: str) -> dict[str, Any] | None:
+    """One control call; None when the server does not know it."""
+    from sweeper.effects.http import ControlClient
+
+    async with ControlClient(base_url, api_key=_api_key()) as client:
+        try:
+            return await client.get_json(path, timeout_s=10.0)
+        except OSError:
+            return None
+
+
+def _prompts(options: Options, workload: Workload) -> PromptSet:
+    from sweeper.effects.prompts import load_prompts
+
+    prompts = load_prompts(workload, tokenizer_dir=options.tokenizer)
+    if options.output_tokens is None:
+        return prompts
+    draw = random.Random(options.seed)  # noqa: S311
+    low, high = options.output_tokens
+    limited = tuple(replace(prompt, max_tokens=draw.randint(low, high)) for prompt in prompts.prompts)
+    return replace(prompts, prompts=limited)
+
+
+def _measured(options: Options, load: Load) -> dict[str, Any]:
+    shards = options.shards or shard_count(options.concurrency)
+    try:
+        if options.warmup:
+            drive_blocking(replace(load, num_prompts=options.warmup, point=LoadPoint(concurrency=options.concurrency)))
+        outcome = drive_blocking(replace(load, num_prompts=options.num_prompts), shards=shards)
+    except OSError as error:
+        raise PreflightError(f"cannot reach {load.target.base_url}: {error}; is the server running there?") from None
+    from sweeper.present.bench_report import bench_report
+
+    info = asyncio.run(_ask(load.target.base_url, "/server_info"))
+    return bench_report(outcome, load.prompts, load.workload, load.point, info)
+
+
+def _write(path: Path, report: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PreflightError(f"cannot write {path}: {error}") from None
+
+
+def _told(report: dict[str, Any]) -> str:
+    from sweeper.present.bench_report import bench_text
+
+    return bench_text(report)

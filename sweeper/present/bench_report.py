@@ -1,0 +1,138 @@
+"""What `sweeper bench` writes and prints: figures at the top level, everything behind them below."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweeper.analysis.metrics import summarize
+from sweeper.analysis.quality import cache_mark, content_marks
+from sweeper.core.experiment import Workload
+from sweeper.core.launch import EffectiveConfig
+from sweeper.core.result import Distribution, Mark, Metrics
+from sweeper.core.sample import LoadOutcome, PromptSet, RequestError
+from sweeper.core.trial import LoadPoint
+from sweeper.engine.wire import effective_config
+from sweeper.store.codec import to_plain
+
+_DISTRIBUTIONS = {
+    "ttft_ms": "ttft_ms",
+    "tpot_ms": "tpot_ms",
+    "itl_ms": "itl_ms",
+    "icl_ms": "chunk_gap_ms",
+    "e2e_ms": "e2e_ms",
+}
+"""Key of the report → field of Metrics."""
+
+
+def bench_report(
+    outcome: LoadOutcome,
+    prompts: PromptSet,
+    workload: Workload,
+    point: LoadPoint,
+    server_info: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """One JSON document. server_info: the answer of /server_info; None: the server has no such route."""
+    server = effective_config(server_info) if server_info else None
+    metrics = summarize(
+        outcome.samples,
+        draft_tokens=server.num_draft_tokens if server else None,
+        concurrency=point.concurrency,
+        answers=prompts.answers,
+    )
+    return {
+        "client": "sweeper",
+        **_figures(metrics),
+        "errors": dict(metrics.errors),
+        "error_examples": _examples(outcome),
+        "irregular": _irregular(outcome),
+        "marks": [to_plain(mark) for mark in _marks(outcome, metrics)],
+        "warnings": [*prompts.warnings, *([outcome.stopped] if outcome.stopped else [])],
+        "health": to_plain(outcome.health),
+        "load": to_plain(point),
+        "workload": workload.model_dump(mode="json"),
+        "prompts": {
+            "source": prompts.source,
+            "sha256": prompts.sha256,
+            "template": prompts.template,
+            "representative_for_speculation": prompts.representative,
+        },
+        "server": _server(server),
+        "metrics": to_plain(metrics),
+    }
+
+
+def _figures(metrics: Metrics) -> dict[str, Any]:
+    return {
+        "requests": metrics.requests,
+        "completed": metrics.ok,
+        "duration_s": metrics.window_s,
+        "input_tokens": metrics.input_tokens,
+        "output_tokens": metrics.output_tokens,
+        "output_tps": metrics.output_tok_per_s,
+        "steady_output_tps": metrics.steady_output_tok_per_s,
+        "request_rps": metrics.request_per_s,
+        "peak_tps": metrics.peak_tok_per_s,
+        "accept_length": metrics.spec.accept_length if metrics.spec else None,
+        **{key: _short(getattr(metrics, name)) for key, name in _DISTRIBUTIONS.items()},
+    }
+
+
+def _short(values: Distribution | None) -> dict[str, float | None] | None:
+    return None if values is None else {"mean": values.mean, "p50": values.p50, "p99": values.p99}
+
+
+def _examples(outcome: LoadOutcome) -> dict[str, str]:
+    """One message of each kind of error."""
+    errors: list[RequestError] = [sample.error for sample in outcome.samples if sample.error is not None]
+    return {error.kind: error.message for error in reversed(errors)}
+
+
+def _irregular(outcome: LoadOutcome) -> dict[str, int]:
+    """Whole answers with a flaw, by flaw."""
+    found: dict[str, int] = {}
+    for note in (note for sample in outcome.samples for note in sample.notes):
+        found[note] = found.get(note, 0) + 1
+    return found
+
+
+def _marks(outcome: LoadOutcome, metrics: Metrics) -> Sequence[Mark]:
+    marks = list(content_marks(outcome.samples))
+    if (cached := cache_mark(metrics)) is not None:
+        marks.append(cached)
+    if outcome.health.bottleneck is not None:
+        marks.append(Mark(code="generator-bottleneck", message=outcome.health.bottleneck, ranked=False))
+    return marks
+
+
+def _server(server: EffectiveConfig | None) -> dict[str, Any] | None:
+    if server is None:
+        return None
+    return {key: value for key, value in to_plain(server).items() if key != "raw"}
+
+
+def bench_text(report: Mapping[str, Any]) -> str:
+    """The figures as a small table, then what a reader must know."""
+    lines = [f"{report['completed']} of {report['requests']} requests whole in {report['duration_s']:.2f} s"]
+    for name, key, unit in (
+        ("output", "output_tps", "tok/s"),
+        ("steady", "steady_output_tps", "tok/s"),
+        ("peak", "peak_tps", "tok/s"),
+        ("requests", "request_rps", "/s"),
+        ("accept length", "accept_length", ""),
+    ):
+        value = report[key]
+        lines.append(f"  {name:<16}{'not available' if value is None else f'{value:10.2f} {unit}'}")
+    lines.append(f"  {'':<16}{'mean':>10} {'p50':>10} {'p99':>10}  ms")
+    for key, name in (
+        ("ttft_ms", "TTFT"),
+        ("tpot_ms", "TPOT"),
+        ("itl_ms", "ITL"),
+        ("icl_ms", "chunk gap"),
+        ("e2e_ms", "E2E"),
+    ):
+        values = report[key] or {}
+        cells = (values.get(part) for part in ("mean", "p50", "p99"))
+        lines.append(f"  {name:<16}" + " ".join(f"{'–' if cell is None else f'{cell:.2f}':>10}" for cell in cells))
+    lines += [f"  error: {count} {kind}: {report['error_examples'][kind]}" for kind, count in report["errors"].items()]
+    lines += [f"  {count} answers: {note}" for note, count in report["irregular"].items()]
+    lines += [f"  {mark['code']}: {mark['message']}" for mark in report["marks"]]
+    return "\n".join([*lines, *(f"  note: {warning}" for warning in report["warnings"])])
