@@ -57,8 +57,8 @@ def _unfit(
         last = ids_for(architecture=architecture, num_layers=blocks, layers=(0, blocks - 1), version=version)
         hint = f"; ids lie between {last[0]} and {last[1]} here" if last else ""
         return (
-            f"ids {_text(ids)} ask for layer {_text(capture.unreached)} of {blocks}, which is never captured: the engine "
-            f"would get {len(capture.layers)} of {len(ids)} states and fail at the first request{hint}"
+            f"ids {_text(ids)} ask for layer {_text(capture.unreached)} of {blocks}, which is never captured: the "
+            f"draft would get {len(capture.layers)} of {len(ids)} states and the first request fails{hint}"
         )
     return None
 

@@ -24,8 +24,10 @@ class Facts:
     """Size of the checkpoint files by model path as written."""
     gpu_count: int | None = None
     """GPUs of this machine; None: not looked at."""
+    missing: tuple[str, ...] = ()
+    """What the experiment names and is not on this machine, with the remedy: `run` and `check` refuse it."""
     unchecked: tuple[str, ...] = ()
-    """Sentences about what could not be looked at."""
+    """Sentences about what was planned without looking."""
 
     def path(self, written: str) -> str:
         return self.paths.get(written, written)

@@ -12,16 +12,14 @@ PLAIN_ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN")
 
 
 def point_label(point: Point, effective: SpecConfig, *, say_algorithm: bool, say_draft: bool) -> str:
-    """`3-1-4`, `NGRAM 1-10-12`, `1-1-2 (asked 1-1-16)`, `5-4-16 ids=2,30,58`; the triple is the effective one."""
+    """`3-1-4`, `NGRAM 1-10-12`, `5-4-16 ids=2,30,58`; the triple is the effective one, whatever was asked."""
     if point.name is not None:
         return point.name
     triple = effective.triple or point.spec.triple or "auto"
     words = [triple]
     if say_algorithm or point.spec.algorithm not in PLAIN_ALGORITHMS:
         words.insert(0, point.spec.algorithm)
-    if point.spec.triple is not None and point.spec.triple != triple:
-        words.append(f"(asked {point.spec.triple})")
-    elif point.spec.triple is None and effective.triple is not None and point.spec.num_steps is None:
+    if point.spec.triple is None and effective.triple is not None and point.spec.num_steps is None:
         words.append("(auto)")
     if point.spec.aux_layer_ids is not None:
         words.append("ids=" + ",".join(map(str, point.spec.aux_layer_ids)))

@@ -33,7 +33,7 @@ def make_plan(experiment: Experiment, facts: Facts) -> Plan:
         repeats=experiment.run.repeats,
         illegal=tuple(found.illegal),
         merged=tuple(found.merged),
-        unchecked=facts.unchecked,
+        unchecked=(*facts.missing, *facts.unchecked),
         warnings=tuple(_warnings(experiment, found, facts)),
         estimate_s=estimate_s(
             found.arms,

@@ -1,0 +1,34 @@
+"""`sweeper plan`: what an experiment would do, with everything the engine would silently change. Starts nothing."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("plan")
+@click.argument("experiment", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--commands", is_flag=True, help="Show the launch command of every arm.")
+@click.option("--all", "everything", is_flag=True, help="Show every arm and every left-out point, however many.")
+@click.option("--engine-version", metavar="V", help="Plan for this SGLang release.")
+def command(experiment: Path, as_json: bool, commands: bool, everything: bool, engine_version: str | None) -> int:
+    """Show what EXPERIMENT would do: arms, merged and illegal points, launch groups, schedule, time. Starts nothing."""
+    from sweeper.effects.facts import load_experiment
+    from sweeper.planning.plan import make_plan
+
+    loaded = load_experiment(experiment, version=engine_version)
+    plan = make_plan(loaded.experiment, loaded.facts)
+    if as_json:
+        import json
+
+        from sweeper.present.plan_view import plan_document
+
+        click.echo(json.dumps(plan_document(plan), ensure_ascii=False, indent=1))
+        return 0
+    from rich.console import Console
+
+    from sweeper.present.plan_view import View, render_plan
+
+    view = View(experiment=loaded.experiment, plan=plan, gpu_count=loaded.facts.gpu_count, commands=commands)
+    Console(highlight=False).print(render_plan(view, limit=None if everything else 24))
+    return 0

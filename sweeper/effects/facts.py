@@ -1,0 +1,148 @@
+"""Everything the planner has to know of this machine: engine, flags, config files of the models, GPUs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeper.core.experiment import Experiment, SpecPoint
+from sweeper.effects.engine_flags import SHIPPED, installed_version, shipped_table, table_of
+from sweeper.effects.gpu import GpuReader, NvmlGpus
+from sweeper.effects.hub import TOY, local_checkpoint, read_config, weight_bytes
+from sweeper.engine.flags import FlagTable
+from sweeper.engine.version import release
+from sweeper.errors import ConfigError, PreflightError
+from sweeper.planning.config import Document, check_flags, parse_document
+from sweeper.planning.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An experiment file, read and looked into."""
+
+    document: Document
+    facts: Facts
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.document.experiment
+
+
+def load_experiment(path: Path, *, version: str | None = None) -> Loaded:
+    """Read, validate and look up one experiment file; raises ConfigError with file:line for anything wrong in it."""
+    document = parse_document(read_text(path), path)
+    facts = gather_facts(document.experiment, version=version, document=document)
+    check_flags(document, facts.flags)
+    return Loaded(document, facts)
+
+
+def read_text(path: Path) -> str:
+    """The text of an experiment file; ConfigError when there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; see experiments/ for examples") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: a folder, not an experiment file; name the .yaml in it") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}:1: not UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+
+
+def gather_facts(
+    experiment: Experiment,
+    *,
+    version: str | None = None,
+    document: Document | None = None,
+    gpus: GpuReader | None = None,
+) -> Facts:
+    """Look up what `make_plan` needs. `version` plans for another engine release than the one installed."""
+    engine = experiment.engine
+    installed = None if engine.command_prefix else installed_version(engine.python)
+    wanted = version or engine.version or installed or SHIPPED
+    release(wanted)
+    flags, remarks = _flags(experiment, wanted, installed)
+    models = _Models(document)
+    for written in target_paths(experiment):
+        models.look(written, experiment.server.target_config, "server.target_config")
+    for written in draft_paths(experiment):
+        models.look(written, experiment.speculative.draft_config, "speculative.draft_config")
+    return Facts(
+        flags=flags,
+        engine_version=wanted,
+        engine_installed=installed,
+        paths=models.paths,
+        configs=models.configs,
+        weight_bytes=models.weights,
+        gpu_count=_gpu_count(gpus or NvmlGpus()) if engine.device == "cuda" else None,
+        missing=tuple(models.missing),
+        unchecked=tuple(remarks),
+    )
+
+
+def target_paths(experiment: Experiment) -> list[str]:
+    """Every target the experiment names, as written."""
+    swept = experiment.sweep.get("server.model_path", [experiment.server.model_path])
+    return list(dict.fromkeys(map(str, swept)))
+
+
+def draft_paths(experiment: Experiment) -> list[str]:
+    """Every draft the experiment names, as written."""
+    section = experiment.speculative
+    points = [arm.draft_model_path for arm in section.configs if isinstance(arm, SpecPoint)]
+    named = [*experiment.sweep.get("speculative.draft_model_path", [section.draft_model_path]), *points]
+    return list(dict.fromkeys(str(path) for path in named if path is not None))
+
+
+class _Models:
+    def __init__(self, document: Document | None) -> None:
+        self.document = document
+        self.paths: dict[str, str] = {}
+        self.configs: dict[str, Mapping[str, Any]] = {}
+        self.weights: dict[str, int] = {}
+        self.missing: list[str] = []
+
+    def look(self, written: str, stand_in: Path | None, key: str) -> None:
+        try:
+            folder = local_checkpoint(written)
+            self.configs[written] = read_config(folder / "config.json")
+        except PreflightError as error:
+            self.missing.append(str(error))
+            if stand_in is not None:
+                self.configs[written] = self._stand_in(stand_in, key)
+            return
+        located = str(folder) if written.startswith((TOY, "~")) else written
+        self.paths[written] = located
+        self.weights[written] = self.weights[located] = weight_bytes(folder)
+
+    def _stand_in(self, path: Path, key: str) -> Mapping[str, Any]:
+        try:
+            return read_config(path)
+        except PreflightError as error:
+            if self.document is not None:
+                raise self.document.error(key, str(error)) from None
+            raise ConfigError(f"{key}: {error}") from None
+
+
+def _flags(experiment: Experiment, wanted: str, installed: str | None) -> tuple[FlagTable, list[str]]:
+    engine = experiment.engine
+    remarks = []
+    if engine.command_prefix:
+        remarks.append(f"the engine behind engine.command_prefix was not asked: planned for SGLang {wanted}")
+    elif installed is None:
+        where = engine.python or "this interpreter"
+        remarks.append(f"SGLang is not installed in {where}: planned for {wanted}")
+    elif installed != wanted:
+        remarks.append(f"SGLang {installed} is installed, planned for {wanted}")
+    asked = wanted in (installed, SHIPPED)
+    table = table_of(wanted, engine.python, engine.command_prefix) if asked else None
+    if table is None:
+        remarks.append(f"no flag table of SGLang {wanted} here: flags are checked against {SHIPPED}")
+        table = shipped_table()
+    return table, remarks
+
+
+def _gpu_count(reader: GpuReader) -> int | None:
+    inventory = reader.read()
+    return len(inventory.gpus) if inventory.problem is None else None

@@ -1,0 +1,39 @@
+"""What an experiment needs and this machine does not have: found before anything starts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweeper.core.experiment import Experiment
+from sweeper.errors import PreflightError
+from sweeper.planning.facts import Facts
+
+
+def require(experiment: Experiment, facts: Facts) -> None:
+    """Raise PreflightError, a line per unmet requirement, when this machine cannot run the experiment."""
+    problems = list(unmet(experiment, facts))
+    if problems:
+        raise PreflightError("\n".join(problems))
+
+
+def unmet(experiment: Experiment, facts: Facts) -> Iterator[str]:
+    """Sentences with their remedy: engine, models, prompts, GPUs."""
+    yield from facts.missing
+    engine = experiment.engine
+    if facts.engine_installed is None and not engine.command_prefix:
+        where = engine.python or "the interpreter running Sweeper"
+        yield f"SGLang is not installed in {where}; install sglang=={facts.flags.version} there, or set engine.python"
+    elif engine.version is not None and facts.engine_installed not in (None, engine.version):
+        installed = facts.engine_installed
+        yield f"engine.version is {engine.version}, installed is SGLang {installed}; remove the key or install it"
+    prompts = experiment.workload.prompts
+    if not prompts.startswith(("builtin:", "toy:", "random:")) and not Path(prompts).exists():
+        yield f"workload.prompts: {prompts}: no such file; correct the path, or use builtin:NAME"
+    if engine.device == "cuda" and not facts.gpu_count:
+        yield "engine.device is cuda, but no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu"
+
+
+def too_few_gpus(needed: int, facts: Facts) -> str | None:
+    """Why the largest server of a plan does not fit on this node; None: it does."""
+    if facts.gpu_count is None or needed <= facts.gpu_count:
+        return None
+    return f"a server needs {needed} GPUs, this node has {facts.gpu_count}; lower tp_size, or run on a larger node"

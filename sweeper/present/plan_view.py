@@ -1,0 +1,209 @@
+"""A plan for people (80 columns) and for programs (one JSON document)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sweeper.core.experiment import Experiment
+from sweeper.core.trial import Arm, Plan
+from sweeper.engine.argv import paste_line
+from sweeper.engine.rules import longest_accept
+from sweeper.planning.schedule import slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What `sweeper plan` shows."""
+
+    experiment: Experiment
+    plan: Plan
+    gpu_count: int | None
+    commands: bool = False
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON-ready values; every arm with the command that would start it."""
+    document = asdict(plan)
+    for arm, shown in zip(plan.arms, document["arms"], strict=True):
+        shown["command"] = paste_line(arm.server)
+        shown["is_baseline"] = arm.is_baseline
+    return {"plan_id": plan.plan_id, **document}
+
+
+def render_plan(view: View, *, limit: int | None = 24) -> RenderableType:
+    """All sections, one below the other; `limit` rows per list, None: all."""
+    sections = [
+        _head(view),
+        _arms(view.plan, limit),
+        *_lists(view, limit),
+        *_schedule(view),
+        *(_commands(view.plan, limit) if view.commands else ()),
+        _foot(view),
+    ]
+    return Group(*sections)
+
+
+def _head(view: View) -> RenderableType:
+    plan, workload = view.plan, view.experiment.workload
+    title = Text(f"\n {plan.experiment}", style="bold")
+    title.append(f"   SGLang {plan.engine_version} · {view.experiment.engine.device}", style="dim")
+    load = (
+        f" {workload.num_prompts} prompts from {workload.prompts}, up to {workload.max_tokens} tokens, "
+        f"temperature {workload.temperature:g}, concurrency {', '.join(map(str, workload.concurrency))}"
+    )
+    return Group(title, Text(load), Text())
+
+
+def _arms(plan: Plan, limit: int | None) -> RenderableType:
+    footnotes = _footnotes(plan.arms)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table.add_column(" Arm", overflow="fold", min_width=10)
+    table.add_column("GPUs", justify="right")
+    table.add_column("layers fed to draft", justify="right")
+    table.add_column("accept ≤", justify="right")
+    table.add_column("notes", style="dim", overflow="fold")
+    shown = plan.arms if limit is None else plan.arms[:limit]
+    for arm in shown:
+        layers = "" if arm.is_baseline else ", ".join(map(str, arm.captured_layers or ())) or "–"
+        table.add_row(
+            Text(f" {arm.label}", style="bold" if arm.is_baseline else ""),
+            str(arm.server.gpus) if arm.server.device == "cuda" else "cpu",
+            layers,
+            _bound(arm),
+            " ".join(f"[{footnotes[note]}]" for note in arm.notes),
+        )
+    parts: list[RenderableType] = [table]
+    if len(plan.arms) > len(shown):
+        parts.append(Text(f" … and {len(plan.arms) - len(shown)} more arms (--all)", style="dim"))
+    used = {note for arm in shown for note in arm.notes}
+    told = [(f"[{number}]", note) for note, number in footnotes.items() if note in used]
+    if told:
+        parts += [Text("\n What the engine does to them", style="bold"), _pairs(told, limit)]
+    return Group(*parts)
+
+
+def _footnotes(arms: Sequence[Arm]) -> dict[str, int]:
+    notes = dict.fromkeys(note for arm in arms for note in arm.notes)
+    return {note: number for number, note in enumerate(notes, start=1)}
+
+
+def _bound(arm: Arm) -> str:
+    spec = arm.server.spec
+    if spec is None:
+        return "1"
+    steps, topk, tokens = spec.num_steps, spec.eagle_topk, spec.num_draft_tokens
+    if steps is None or topk is None or (tokens is None and topk > 1):
+        return "–"
+    return str(longest_accept(steps, topk, tokens or steps + 1))
+
+
+def _lists(view: View, limit: int | None) -> Iterator[RenderableType]:
+    plan = view.plan
+    named: list[tuple[str, list[tuple[str, str]], str]] = [
+        ("The same in every arm, so that only speculation differs", [("·", note) for note in plan.notes], ""),
+        (
+            "Merged: they become the same configuration",
+            [(m.kept, f"← {', '.join(_few(m.dropped, limit))}: {m.reason}") for m in plan.merged],
+            "",
+        ),
+        ("Left out", list(_by_reason(plan, limit)), "yellow"),
+        ("Not looked at", [("?", sentence) for sentence in plan.unchecked], "yellow"),
+        ("Mind", [("!", warning) for warning in plan.warnings], "yellow"),
+    ]
+    for title, rows, style in named:
+        if rows:
+            yield Text(f"\n {title}", style=f"bold {style}".strip())
+            yield _pairs(rows, limit)
+
+
+def _by_reason(plan: Plan, limit: int | None) -> Iterator[tuple[str, str]]:
+    reasons: dict[str, list[str]] = {}
+    for illegal in plan.illegal:
+        reasons.setdefault(illegal.reason, []).append(illegal.label)
+    for reason, labels in reasons.items():
+        yield ", ".join(_few(labels, 4 if limit else None)), reason
+
+
+def _few(labels: Sequence[str], limit: int | None) -> list[str]:
+    if limit is None or len(labels) <= limit:
+        return list(labels)
+    return [*labels[:limit], f"… {len(labels) - limit} more"]
+
+
+def _pairs(rows: Sequence[tuple[str, str]], limit: int | None) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(overflow="fold", max_width=22)
+    grid.add_column(overflow="fold")
+    for left, right in rows if limit is None else rows[:limit]:
+        grid.add_row(Text(left), Text(right))
+    if limit is not None and len(rows) > limit:
+        grid.add_row("", Text(f"… and {len(rows) - limit} more (--all)", style="dim"))
+    return Padding(grid, (0, 0, 0, 1))
+
+
+def _schedule(view: View) -> Iterator[RenderableType]:
+    plan = view.plan
+    labels = {arm.arm_id: arm.label for arm in plan.arms}
+    yield Text("\n Schedule", style="bold")
+    passes: dict[int, list[str]] = {}
+    single = view.experiment.run.starts == 1
+    for entry in plan.schedule:
+        passes.setdefault(0 if single else entry.start, []).append(labels[entry.group_id])
+    rows = [(f"start {number + 1}", " → ".join(_middle(names))) for number, names in passes.items()]
+    yield _pairs([*rows, ("on", _placement(view))], None)
+
+
+def _middle(names: Sequence[str]) -> list[str]:
+    if len(names) <= 14:
+        return list(names)
+    return [*names[:6], f"… {len(names) - 9} more …", *names[-3:]]
+
+
+def _placement(view: View) -> str:
+    largest = max((group.gpus for group in view.plan.launch_groups), default=0)
+    if view.experiment.engine.device == "cpu":
+        return "one CPU slot, one server at a time"
+    packed = view.experiment.run.parallel == "packed"
+    if view.gpu_count is None:
+        side = "side by side where the node has room" if packed else "one server at a time"
+        return f"{largest} GPUs per server, {side} (no GPUs seen here)"
+    found = slots(range(view.gpu_count), largest)
+    places = " · ".join(f"{slot[0]}–{slot[-1]}" if len(slot) > 1 else str(slot[0]) for slot in found)
+    if not found:
+        return f"{largest} GPUs per server, this node has {view.gpu_count}"
+    return f"GPU {places}, " + (f"{len(found)} servers side by side" if packed else "one server at a time")
+
+
+def _commands(plan: Plan, limit: int | None) -> Iterator[RenderableType]:
+    yield Text("\n Commands", style="bold")
+    for arm in plan.arms if limit is None else plan.arms[:limit]:
+        yield Text(f" # {arm.label}", style="dim")
+        yield Text(f" {paste_line(arm.server)}", overflow="fold")
+
+
+def _foot(view: View) -> RenderableType:
+    plan, run = view.plan, view.experiment.run
+    per_arm: Mapping[str, int] = {group.arm_id: len(group.trial_ids) for group in plan.launch_groups}
+    measurements = sum(per_arm[entry.group_id] for entry in plan.schedule) * plan.repeats
+    text = (
+        f"\n {len(plan.arms)} arms, {len(plan.trials)} trials, {len(plan.schedule)} server starts, "
+        f"{measurements} measurements ({run.repeats} repeats each)"
+    )
+    estimate = f", about {duration_text(plan.estimate_s)}" if plan.estimate_s is not None else ""
+    return Text(text + estimate + "\n", style="bold")
+
+
+def duration_text(seconds: float) -> str:
+    """`4 min`, `2 h 10 min`, `3 d 4 h`."""
+    minutes = max(1, round(seconds / 60))
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 60 * 48:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes // 1440} d {minutes % 1440 // 60} h"
