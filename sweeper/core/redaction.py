@@ -36,7 +36,7 @@ def secret_name(name: str) -> bool:
 
 
 def redact_text(text: str) -> str:
-    """Passwords in URLs, secret query parameters, bearer tokens, well-known key shapes, `--api-key x`, `api_key='x'`."""
+    """Hides URL passwords, secret query parameters, bearer tokens, known key shapes, `--api-key x`, `api_key='x'`."""
     text = _URL_PASSWORD.sub(rf"\1\2:{HIDDEN}@", text)
     text = _URL_QUERY.sub(rf"\1{HIDDEN}", text)
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)

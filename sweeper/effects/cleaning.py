@@ -1,15 +1,18 @@
 """Finding and ending what is ours and unwanted; naming, and leaving alone, what is not."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sweeper.effects import ledger
-from sweeper.effects.gpu import Blocked, Gpu, GpuReader, Inventory, memory_returned, still_blocked
+from sweeper.effects.gpu import Blocked, Gpu, GpuReader, Holder, Inventory, memory_returned, still_blocked
 from sweeper.effects.ledger import Entry
-from sweeper.effects.process import ProcessInfo
-from sweeper.errors import GpuBusy
+from sweeper.effects.process import ProcessInfo, alive, identify
+from sweeper.errors import GpuBusy, PreflightError
 
 MEMORY_WAIT_S = 30.0
 """A process that just ended gave its memory back within 0.4 s on an H200; a slow exit takes longer."""
@@ -95,3 +98,39 @@ async def wait_for_memory(reader: GpuReader, before: Sequence[Gpu], *, wait_s: f
             held = ", ".join(f"GPU {gpu.index} {gpu.memory_used_bytes / (1 << 30):.1f} GiB" for gpu in now)
             return f"memory is still held {wait_s:.0f} s after the server ended: {held}"
         await asyncio.sleep(0.2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """A process that has memory on a GPU and was named by `clean --force --gpu N`."""
+
+    holder: Holder
+    ended: bool
+
+
+def holders_of(inventory: Inventory, gpu_ids: Sequence[int]) -> tuple[Holder, ...]:
+    """Visible processes on these GPUs, whoever's they are. Raises PreflightError for a GPU that is not here."""
+    found: dict[int, Holder] = {}
+    for index in gpu_ids:
+        gpu = inventory.gpu(index)
+        if gpu is None:
+            known = ", ".join(str(item.index) for item in inventory.gpus) or inventory.problem or "none"
+            raise PreflightError(f"GPU {index} is not on this node (GPUs here: {known})")
+        found.update({holder.pid: holder for holder in gpu.holders if holder.visible})
+    return tuple(found.values())
+
+
+def end_holders(holders: Sequence[Holder], *, term_wait_s: float = 10.0) -> tuple[Forced, ...]:
+    """End exactly these processes, TERM then KILL, by identity; nothing else of their sessions."""
+    identities = [(holder, identify(holder.pid)) for holder in holders]
+    for number, wait_s in ((signal.SIGTERM, term_wait_s), (signal.SIGKILL, 5.0)):
+        living = [identity for _, identity in identities if identity is not None and alive(identity)]
+        for identity in living:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(identity.pid, number)
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline and any(alive(identity) for identity in living):
+            time.sleep(0.05)
+    return tuple(
+        Forced(holder=holder, ended=identity is None or not alive(identity)) for holder, identity in identities
+    )

@@ -1,4 +1,4 @@
-"""The engine as it stands on disk, without importing it: version, hash of its files, bytecode that is not its source's."""
+"""The engine as it stands on disk, never imported: version, hash of its files, bytecode that is not its source's."""
 
 import hashlib
 import importlib.util

@@ -188,7 +188,8 @@ def _blocking(gpu: Gpu, ours: frozenset[int]) -> str | None:
             f"pid {holder.pid} ({holder.user}, {_gib(holder.used_bytes)}, {(holder.command or '?')[:60]})"
             for holder in visible
         )
-        return f"GPU {gpu.index} is held by {who}; it is not ours: choose another GPU, or `sweeper clean --force --gpu {gpu.index}`"
+        force = f"`sweeper clean --force --gpu {gpu.index}`"
+        return f"GPU {gpu.index} is held by {who}; it is not ours: choose another GPU, or {force}"
     if gpu.memory_used_bytes > IDLE_MEMORY_BYTES and not any(holder.sid in ours for holder in gpu.holders):
         return (
             f"GPU {gpu.index}: {_gib(gpu.memory_used_bytes)} of memory held by a process not visible here "

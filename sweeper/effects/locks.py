@@ -1,4 +1,4 @@
-"""Who may use a GPU, a CPU slot or a port of this node: advisory file locks, released by the kernel when a holder dies."""
+"""Who may use a GPU, a CPU slot or a port of this node: file locks, released by the kernel when a holder dies."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ def holder_of(name: str) -> tuple[int | None, str]:
 async def hold_all(
     names: Sequence[str], *, holder: str, on_wait: Callable[[str], None]
 ) -> AsyncIterator[tuple[Lock, ...]]:
-    """Hold every named lock, waiting as long as it takes; in sorted order, so that two waiters never block each other."""
+    """Hold every named lock, waiting as long as it takes; in sorted order, so that two waiters cannot deadlock."""
     held: list[Lock] = []
     try:
         for name in sorted(set(names)):

@@ -115,11 +115,11 @@ class Startup:
         patience: Patience,
         on_phase: Callable[[Phase, str], None],
     ) -> None:
-        self._plan = plan
+        self.plan = plan
         self._process = process
         self._client = client
         self._tail = tail
-        self._patience = patience
+        self.patience = patience
         self._on_phase = on_phase
         self._started = time.monotonic()
         self._entered: dict[str, float] = {"launching": self._started}
@@ -143,7 +143,7 @@ class Startup:
                     if probe.result():
                         return self._times()
                     probe = None
-                await asyncio.sleep(self._patience.poll_s)
+                await asyncio.sleep(self.patience.poll_s)
         finally:
             if probe is not None:
                 probe.cancel()
@@ -158,8 +158,8 @@ class Startup:
         return Context(
             exit_code=self._process.poll(),
             ready=ready,
-            model_path=argument(self._plan, "--model-path", "--model"),
-            draft_path=argument(self._plan, "--speculative-draft-model-path", "--speculative-draft-model"),
+            model_path=argument(self.plan, "--model-path", "--model"),
+            draft_path=argument(self.plan, "--speculative-draft-model-path", "--speculative-draft-model"),
             hang_s=hang_s,
             timeout_s=timeout_s,
         )
@@ -178,39 +178,39 @@ class Startup:
             self._read_log()
             raise error_of(self.failure())
         if self._progress.doomed:
-            await asyncio.sleep(self._patience.doomed_s)
+            await asyncio.sleep(self.patience.doomed_s)
             raise error_of(self.failure())
 
     def _check_time(self) -> None:
         now = time.monotonic()
-        if now - self._started > self._plan.ready_timeout_s:
+        if now - self._started > self.plan.ready_timeout_s:
             self._dump_stacks()
-            raise error_of(self.failure(timeout_s=self._plan.ready_timeout_s))
+            raise error_of(self.failure(timeout_s=self.plan.ready_timeout_s))
         quiet_s = self._watchdog.stalled_for(self._tail.offset, self._process.pid, now)
-        if quiet_s > self._patience.stall_s:
+        if quiet_s > self.patience.stall_s:
             self._dump_stacks()
             raise error_of(self.failure(hang_s=quiet_s))
 
     async def _stranger_on_port(self) -> bool:
         """Does a process outside our session listen on our port? Then the load need not be waited for."""
         now = time.monotonic()
-        if now - self._port_checked < self._patience.port_check_s:
+        if now - self._port_checked < self.patience.port_check_s:
             return False
         self._port_checked = now
-        found = await asyncio.to_thread(listener, self._plan.port)
+        found = await asyncio.to_thread(listener, self.plan.port)
         if found is None or found.sid is None or found.sid == self._process.pid:
             return False
-        return await served_name(self._client) != self._plan.served_model_name
+        return await served_name(self._client) != self.plan.served_model_name
 
     def _stranger(self) -> ServerError:
-        found = listener(self._plan.port)
-        who = busy_sentence((found,)) if found else f"port {self._plan.port} was taken"
+        found = listener(self.plan.port)
+        who = busy_sentence((found,)) if found else f"port {self.plan.port} was taken"
         return ServerError(f"while the server was loading: {who}", failure_class="port", remedy="choose another port")
 
     async def _probe(self) -> bool:
         """One real generation with the expected number of tokens; before that, an open port proves nothing."""
         try:
-            status, body = await self._client.post("/generate", PROBE, timeout_s=self._patience.probe_timeout_s)
+            status, body = await self._client.post("/generate", PROBE, timeout_s=self.patience.probe_timeout_s)
             meta = json.loads(body).get("meta_info", {}) if status == 200 else {}
         except (OSError, ValueError, AttributeError):
             return False
@@ -227,7 +227,7 @@ class Startup:
         )
 
     def _dump_stacks(self) -> None:
-        dump_stacks(self._process.pid, self._plan.log_path)
+        dump_stacks(self._process.pid, self.plan.log_path)
 
 
 def _between(bounds: list[float | None], index: int) -> float | None:
@@ -267,7 +267,7 @@ async def served_name(client: ControlClient, timeout_s: float = 5.0) -> str | No
 
 
 def dump_stacks(sid: int, log_path: Path) -> Path | None:
-    """Python stacks of every process of the session beside the log, if py-spy is installed; for a hang's post-mortem."""
+    """Python stacks of every process of the session, beside the log, if py-spy is installed."""
     tool = shutil.which("py-spy")
     if tool is None:
         return None

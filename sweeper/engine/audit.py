@@ -97,11 +97,7 @@ def _speculative(requested: ServerConfig, effective: EffectiveConfig) -> Iterato
         if effective.algorithm is not None:
             yield Difference(key="speculative_algorithm", requested=None, effective=effective.algorithm)
         return
-    resolution = resolve(
-        Request(
-            spec=spec, args=requested.args, env=requested.env, device=requested.device
-        )
-    )
+    resolution = resolve(Request(spec=spec, args=requested.args, env=requested.env, device=requested.device))
     pairs = (
         ("algorithm", spec.algorithm, resolution.spec.algorithm, effective.algorithm),
         ("num_steps", spec.num_steps, resolution.spec.num_steps, effective.num_steps),
@@ -185,7 +181,7 @@ def _same(asked: Any, got: Any) -> bool:
     if isinstance(asked, bool) or isinstance(got, bool):
         return bool(asked) == bool(got)
     if isinstance(asked, Mapping) or isinstance(got, Mapping):
-        return _as_json(asked) == _as_json(got)
+        return bool(_as_json(asked) == _as_json(got))
     if isinstance(asked, list | tuple):
         other = list(got) if isinstance(got, list | tuple) else [got]
         return len(asked) == len(other) and all(_same(a, b) for a, b in zip(asked, other, strict=True))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sweeper.core.launch import ServerFailure
 from sweeper.core.redaction import redact_text
 from sweeper.core.result import FailureClass
+from sweeper.engine.failure_rules import FREE_MEMORY, LOWER_MEMORY, OOM_KILLER, RULES
 from sweeper.engine.log import Progress, clean_line, message_of, telling_lines
 
 
@@ -30,89 +31,17 @@ class Context:
     """Ended by us because it was not ready in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
-    pattern: re.Pattern[str]
-    failure_class: FailureClass
-    remedy: str
-    message: str = ""
-    """With {0}, {1} … of the pattern's groups; empty: the line itself."""
-
-
-def _rule(pattern: str, failure_class: FailureClass, message: str, remedy: str) -> _Rule:
-    return _Rule(pattern=re.compile(pattern), failure_class=failure_class, message=message, remedy=remedy)
-
-
-_NO_FLAG = "this engine version does not take it: see `python -m sglang.launch_server --help`"
-_RAISE = "raise mem_fraction_static, or use more GPUs or a smaller model"
-_LOWER = "lower mem_fraction_static, or the largest captured batch (cuda_graph_max_bs_decode)"
-_DRAFT = "run `sweeper doctor` on the draft: its shapes do not fit this target or these layer ids"
-_TREE = "use num_draft_tokens - 1 <= eagle_topk + (num_steps - 1) * eagle_topk^2"
-
-_RULES: tuple[_Rule, ...] = (
-    _rule(r": error: unrecognized arguments: (.+)", "bad_argument", "bad launch argument {0}", _NO_FLAG),
-    _rule(
-        r": error: ambiguous option: (\S+) could match (.+)",
-        "bad_argument",
-        "bad launch argument {0}: it could be {1}",
-        "name one of them",
-    ),
-    _rule(r": error: argument ([^:]+): (.+)", "bad_argument", "bad launch argument {0}: {1}", "correct its value"),
-    _rule(r": error: (the following arguments are required: .+)", "bad_argument", "{0}", "give them in server.args"),
-    _rule(r"^ValueError: Unknown speculative algorithm name: (\S+)", "bad_argument", "unknown speculative algorithm {0}", _NO_FLAG),
-    _rule(r"selected index k out of range", "bad_argument", "the draft tree is smaller than num_draft_tokens", _TREE),
-    _rule(
-        r"context_length \((\d+)\) is greater than the derived context_length \((\d+)\)",
-        "bad_argument",
-        "context length {0} is above the {1} that the model's (or draft's) config allows",
-        "set context_length to the smaller one, or correct max_position_embeddings in the draft's config",
-    ),
-    _rule(r"^(?:ModuleNotFoundError|ImportError).*No module named '?sglang\b", "engine_missing", "this interpreter has no SGLang",
-          "install sglang there, or name another interpreter in engine.python"),
-    _rule(r"No module named sglang", "engine_missing", "this interpreter has no SGLang",
-          "install sglang there, or name another interpreter in engine.python"),
-    _rule(r"^(?:ModuleNotFoundError|ImportError): (.+)", "engine_missing", "the engine lacks a part: {0}",
-          "install it in the engine's environment"),
-    _rule(r"sgl_kernel\.?\w* (?:is|are) not provided.*|not provided by Sweeper's sgl_kernel.*", "engine_missing", "",
-          "this needs a GPU, or another configuration on the CPU engine"),
-    _rule(r"Not enough memory\. Please try to increase --mem-fraction-static", "oom_load",
-          "no memory is left for the KV cache after loading", _RAISE),
-    _rule(r"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=(\S+?)\. Raise .* above ([\d.]+\d)", "oom_load",
-          "no memory is left for the KV cache: mem_fraction_static={0}, at least {1} is needed", _RAISE),
-    _rule(r"error while attempting to bind on address (\(.*?\))", "port", "the port {0} is taken",
-          "end what listens there or choose another port"),
-    _rule(r"(\w+) is used by a process already.*pid=(\d+)", "port", "{0} is in use by pid {1}",
-          "compare that pid with `sweeper clean --dry-run`; if it is foreign, choose another port"),
-    _rule(r"[Aa]ddress already in use", "port", "a port of the server is taken", "choose another port"),
-    _rule(r"illegal memory access|CUDA error: misaligned address|device-side assert triggered", "illegal_memory",
-          "illegal memory access on the GPU",
-          "try another attention backend or disable_cuda_graph; the sweep goes on with a fresh server"),
-    _rule(r"NCCL error|nccl\w*Error|DistBackendError|DistNetworkError|Gloo connectFullMesh failed|NCCL.*(?:unhandled|timed? ?out)", "nccl",
-          "", "check the GPUs' links (nvidia-smi topo -m), NCCL_NVLS_ENABLE=0, and that no other job uses the same port"),
-    _rule(r"captured (\d+) of (\d+) aux hidden states", "draft_mismatch",
-          "only {0} of {1} auxiliary layers exist in this target", "correct aux_layer_ids: `sweeper doctor` names the layers"),
-    _rule(r"mat1 and mat2 shapes cannot be multiplied \((\w+) and (\w+)\)", "draft_mismatch",
-          "the draft's first layer wants another width ({0} against {1}): a layer id is never captured, or the draft is for another target",
-          "correct aux_layer_ids: `sweeper doctor` names the layers"),
-    _rule(r"Attempted to load weight \((.+?)\) into parameter \((.+?)\)", "draft_mismatch",
-          "a weight of shape {0} does not fit the parameter of shape {1}", _DRAFT),
-    _rule(r"has no attribute 'hot_token_id'|has no attribute 'set_eagle3?_layers_to_capture'", "draft_mismatch",
-          "this checkpoint is no draft of this algorithm", _DRAFT),
-    _rule(r"unsupported operand type\(s\) for \+: 'Tensor' and 'NoneType'", "draft_mismatch",
-          "an auxiliary layer id points before the first layer", "correct aux_layer_ids: `sweeper doctor` names the layers"),
-    _rule(r"watchdog timeout", "hang_load", "the engine's own watchdog saw no forward pass end", "see the stacks in the log; try another attention backend"),
-)  # fmt: skip
-
 _OUT_OF_MEMORY = re.compile(
-    r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|DefaultCPUAllocator: can't allocate"
+    r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory"
+    r"|DefaultCPUAllocator: can't allocate"
 )
 _OTHER_HOLDER = re.compile(r"GPU (\d+) has.*?Process (\d+) has ([\d.]+ \w+) memory in use", re.DOTALL)
-_CAPTURE_FAILED = re.compile(r"Capture (?:cuda )?graph failed|Capture .*graph failed", re.IGNORECASE)
+_CAPTURE_FAILED = re.compile(r"Capture (?:\w+ )*graph failed", re.IGNORECASE)
 _MISSING_PATH = re.compile(
-    r"^(?:\w+\.)*(?:OSError|HFValidationError|RepositoryNotFoundError|LocalEntryNotFoundError|EntryNotFoundError|FileNotFoundError|ValueError): "
-    r".*(?:Repo id must be|is not a local folder|couldn't connect|Incorrect path_or_model_id|Can't load the configuration"
-    r"|does not appear to have a file named|No such file or directory|Cannot find any model weights|Unrecognized model in|outgoing traffic has been disabled"
-    r"|Repository Not Found)"
+    r"^(?:\w+\.)*(?:OSError|HFValidationError|\w*NotFoundError|ValueError|RuntimeError): "
+    r".*(?:Repo id must be|is not a local folder|couldn't connect|Incorrect path_or_model_id"
+    r"|Can't load the configuration|does not appear to have a file named|No such file or directory"
+    r"|Cannot find any model weights|Unrecognized model in|outgoing traffic has been disabled|Repository Not Found)"
 )
 _CHILD_DIED = re.compile(
     r"(?:Subprocess (\w+) \(pid=\d+\) crashed|(Rank \d+ scheduler) died during initialization).*?exit code:? (-?\d+)"
@@ -155,7 +84,7 @@ def _is_warning(line: str) -> bool:
 def _by_rules(lines: Sequence[str]) -> _Hit | None:
     for index, raw in enumerate(lines):
         line = message_of(raw)
-        for rule in _RULES:
+        for rule in RULES:
             match = rule.pattern.search(line)
             if match:
                 message = rule.message.format(*match.groups()) if rule.message else line
@@ -177,18 +106,25 @@ def _by_memory(lines: Sequence[str], context: Context) -> _Hit | None:
             remedy=f"`sweeper clean` if pid {pid} is a leftover of ours, then once more; if not, choose another GPU",
         )
     if context.ready:
-        return _Hit(line=index, failure_class="oom_run", message="out of GPU memory under load",
-                    remedy="lower mem_fraction_static or max_running_requests")  # fmt: skip
+        return _Hit(
+            line=index,
+            failure_class="oom_run",
+            message="out of GPU memory under load",
+            remedy="lower mem_fraction_static or max_running_requests",
+        )
     capturing = Progress().after(lines[:index]).phase != "loading" or _first(lines, _CAPTURE_FAILED.search) is not None
     if capturing and Progress().after(lines[: index + 1]).phase != "launching":
         return _Hit(
-            line=index, failure_class="oom_capture", message="out of GPU memory while capturing graphs", remedy=_LOWER
+            line=index,
+            failure_class="oom_capture",
+            message="out of GPU memory while capturing graphs",
+            remedy=LOWER_MEMORY,
         )
     return _Hit(
         line=index,
         failure_class="oom_load",
         message="out of GPU memory while loading weights",
-        remedy="use more GPUs, a smaller or quantised model, or free the GPU",
+        remedy=FREE_MEMORY,
     )
 
 
@@ -201,10 +137,18 @@ def _by_path(lines: Sequence[str], context: Context) -> _Hit | None:
         str(context.draft_path) in text or (str(context.model_path) not in text and "specul" in "".join(lines[:index]))
     )
     if is_draft and context.draft_path != context.model_path:
-        return _Hit(line=index, failure_class="draft_not_found", message=f"draft not found: {context.draft_path}",
-                    remedy="correct speculative.draft_model_path")  # fmt: skip
-    return _Hit(line=index, failure_class="model_not_found", message=f"model not found: {context.model_path or text}",
-                remedy="correct server.model_path, or download it first")  # fmt: skip
+        return _Hit(
+            line=index,
+            failure_class="draft_not_found",
+            message=f"draft not found: {context.draft_path}",
+            remedy="correct speculative.draft_model_path",
+        )
+    return _Hit(
+        line=index,
+        failure_class="model_not_found",
+        message=f"model not found: {context.model_path or text}",
+        remedy="correct server.model_path, or download it first",
+    )
 
 
 def _by_traceback(lines: Sequence[str], context: Context) -> _Hit | None:
@@ -218,7 +162,10 @@ def _by_traceback(lines: Sequence[str], context: Context) -> _Hit | None:
     block = "\n".join(lines[start:index])
     if _CAPTURE_FAILED.search("\n".join(lines)) and not context.ready:
         return _Hit(
-            line=index, failure_class="crash_start", message=f"graph capture failed: {lines[index]}", remedy=_LOWER
+            line=index,
+            failure_class="crash_start",
+            message=f"graph capture failed: {lines[index]}",
+            remedy=LOWER_MEMORY,
         )
     if _ARGUMENT_FRAMES.search(block) and "run_scheduler_process" not in block:
         frame = next((line.strip() for line in reversed(lines[start:index]) if line.startswith("    ")), "")
@@ -243,8 +190,12 @@ def _by_child(lines: Sequence[str], context: Context) -> _Hit | None:
         return None
     name, code = match.group(1) or match.group(2), match.group(3)
     by_system = " (SIGKILL: by the system's OOM killer, or by somebody)" if code == "-9" else ""
-    return _Hit(line=index, failure_class="scheduler_dead", message=f"{name} ended with exit code {code}{by_system}",
-                remedy="look for the OOM killer (`dmesg -T | grep -i oom`) and at the host's memory")  # fmt: skip
+    return _Hit(
+        line=index,
+        failure_class="scheduler_dead",
+        message=f"{name} ended with exit code {code}{by_system}",
+        remedy=OOM_KILLER,
+    )
 
 
 def _by_end(lines: Sequence[str], context: Context) -> _Hit:
@@ -255,12 +206,20 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
         failure_class: FailureClass = (
             "hang_load" if context.ready else "hang_capture" if phase == "capturing" else "hang_start"
         )
-        return _Hit(line=nowhere, failure_class=failure_class, message=f"no progress for {context.hang_s:.0f} s while {phase}",
-                    remedy="see the stacks beside the log, if py-spy was there")  # fmt: skip
+        return _Hit(
+            line=nowhere,
+            failure_class=failure_class,
+            message=f"no progress for {context.hang_s:.0f} s while {phase}",
+            remedy="see the stacks beside the log, if py-spy was there",
+        )
     if context.timeout_s is not None:
         failure_class = "hang_capture" if phase == "capturing" else "hang_start"
-        return _Hit(line=nowhere, failure_class=failure_class, message=f"not ready after {context.timeout_s:.0f} s, last {phase}",
-                    remedy="raise engine.ready_timeout_s if the log still moved")  # fmt: skip
+        return _Hit(
+            line=nowhere,
+            failure_class=failure_class,
+            message=f"not ready after {context.timeout_s:.0f} s, last {phase}",
+            remedy="raise engine.ready_timeout_s if the log still moved",
+        )
     ended = "still runs" if context.exit_code is None else f"ended with exit code {context.exit_code}"
     return _Hit(
         line=nowhere,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 DP_ATTENTION_OFFSET = 233
-"""0.5.23 server_args.py: the init port of a single node with DP attention is the HTTP port plus this (minus, past 65535)."""
+"""0.5.23 server_args.py: with DP attention on one node init is the HTTP port plus this (minus, past 65535)."""
 DP_ATTENTION_PORTS = 7
 """init, then base: first, detokenizer, rpc, metrics, scheduler input, load collector."""
 
