@@ -130,10 +130,14 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
             "Prompts",
             f"{load.get('num_prompts', '?')} × {load.get('prompts', '?')}, temperature {load.get('temperature', '?')}",
         ),
-        ("Measured", f"{max(1, _starts(run))} server starts × {run.plan.repeats} repeats"),
+        ("Measured", f"{_count(_starts(run), 'server start')} × {_count(run.plan.repeats, 'repeat')}"),
         ("Began", first.started_at[:16].replace("T", " ") + " UTC" if first else ABSENT),
     ]
     return tuple((name, str(value)) for name, value in facts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _starts(run: RunData) -> int:

@@ -273,7 +273,7 @@ def _result(arm: Arm, trial: Trial, story: Story, measurements: int) -> TrialRes
 
 def _measurements(plan: Plan, model: Model, story: Story, starts: int) -> list[Measurement]:
     rng, made = random.Random(model.seed), []  # noqa: S311  noise, not a secret
-    for entry in plan.schedule:
+    for number, entry in enumerate(plan.schedule):
         group = next(group for group in plan.launch_groups if group.group_id == entry.group_id)
         arm = plan.arm(group.arm_id)
         if arm.label in story.skips or arm.label in story.failures:
@@ -285,19 +285,26 @@ def _measurements(plan: Plan, model: Model, story: Story, starts: int) -> list[M
                     factor = start_factor * math.exp(rng.gauss(0, model.repeat_noise))
                     metrics = _metrics(arm, trial, model, story, factor)
                     made.append(
-                        replace(_measurement(arm, trial, entry, repeat, metrics), effective=effective(arm, story))
+                        replace(
+                            _measurement(arm, trial, entry, repeat, metrics, 6.2 * number),
+                            effective=effective(arm, story),
+                        )
                     )
     return made
 
 
-def _measurement(arm: Arm, trial: Trial, start: ServerStart, repeat: int, metrics: Metrics) -> Measurement:
+def _measurement(
+    arm: Arm, trial: Trial, start: ServerStart, repeat: int, metrics: Metrics, at_min: float
+) -> Measurement:
     return Measurement(
         trial_id=trial.trial_id,
         group_id=start.group_id,
         arm_id=arm.arm_id,
         start=start.start,
         repeat=repeat,
-        started_at=(BEGIN + timedelta(minutes=7 * start.start + repeat)).isoformat(),
+        started_at=(
+            BEGIN + timedelta(minutes=2.2 + at_min + repeat + 0.2 * math.log2(trial.load.concurrency))
+        ).isoformat(),
         fingerprint=Fingerprint(
             engine=ENGINE, prompts_sha256="cd34" * 16, gpu=("NVIDIA H200",) * 8, driver="570.86.15", device="cuda"
         ),

@@ -1,5 +1,8 @@
 """Figures about the draft: what a step gives and costs, acceptance by position, the grid, the layer ids."""
 
+import math
+from typing import Any
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -183,37 +186,25 @@ def heatmap(material: Material) -> Drawn | None:
     ]
     topks = sorted({entry.numbers.effective.eagle_topk or 1 for entry in outcomes if entry.numbers})
     loads = [load for load in material.loads if any(entry.load == load for entry in outcomes)]
-    if len({entry.arm.arm_id for entry in outcomes}) < 4:
+    if len({entry.numbers.effective.triple for entry in outcomes if entry.numbers}) < SMALLEST_GRID:
         return None
     figure = make_subplots(
         rows=len(loads),
         cols=len(topks),
         subplot_titles=[f"{text(load_title(load))}, topk {topk}" for load in loads for topk in topks],
-        vertical_spacing=0.3 / (len(loads) + 1),
-        horizontal_spacing=0.18 / max(1, len(topks) - 1) if len(topks) > 1 else 0,
+        vertical_spacing=0.24 / len(loads),
+        horizontal_spacing=0.12,
     )
-    ratios = [entry.estimate.ratio for entry in outcomes if entry.estimate]
-    reach = max(abs(ratio - 1) for ratio in ratios) or 0.1
     for row, load in enumerate(loads, start=1):
         for column, topk in enumerate(topks, start=1):
             cells = [entry for entry in outcomes if entry.load == load and _topk(entry) == topk]
             figure.add_trace(_heat(cells), row=row, col=column)
-    figure.update_layout(
-        template=template(material.theme),
-        height=60 + 250 * len(loads),
-        coloraxis={
-            "colorscale": [[0, "#B35806"], [0.5, "#F7F7F7"], [1, "#2166AC"]],
-            "cmin": 1 - reach,
-            "cmax": 1 + reach,
-            "colorbar": {
-                "title": {"text": "× baseline"},
-                "thickness": 12,
-                "len": min(1.0, 300 / (60 + 250 * len(loads))),
-            },
-        },
-    )
-    figure.update_xaxes(title_text="draft tokens", type="category")
-    figure.update_yaxes(title_text="num steps", type="category")
+    height = 80 + 240 * len(loads)
+    figure.update_layout(template=template(material.theme), height=height, coloraxis=_ratio_colors(outcomes, height))
+    figure.update_xaxes(type="category")
+    figure.update_xaxes(title_text="draft tokens", row=len(loads))
+    figure.update_yaxes(type="category")
+    figure.update_yaxes(title_text="num steps", col=1)
     figure.update_annotations(font={"size": 13})
     figure.update_layout(margin_t=32)
     return Drawn(
@@ -223,6 +214,29 @@ def heatmap(material: Material) -> Drawn | None:
         "With topk 1 the engine always drafts steps + 1 tokens, so only a diagonal exists.",
         figure=figure,
     )
+
+
+SMALLEST_GRID = 4
+"""Fewer different triples are no grid."""
+RATIO_TICKS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0)
+
+
+def _ratio_colors(outcomes: list[Outcome], height: int) -> dict[str, Any]:
+    """Log scale around 1, so that twice as slow looks as far off as twice as fast."""
+    reach = max((abs(math.log(entry.estimate.ratio)) for entry in outcomes if entry.estimate), default=0) or 0.1
+    ticks = [ratio for ratio in RATIO_TICKS if abs(math.log(ratio)) <= reach]
+    return {
+        "colorscale": [[0, "#B35806"], [0.5, "#F7F7F7"], [1, "#2166AC"]],
+        "cmin": -reach,
+        "cmax": reach,
+        "colorbar": {
+            "title": {"text": "× baseline"},
+            "thickness": 12,
+            "len": min(1.0, 300 / height),
+            "tickvals": [math.log(ratio) for ratio in ticks],
+            "ticktext": [f"{ratio:g}×" for ratio in ticks],
+        },
+    }
 
 
 def _topk(entry: Outcome) -> int:
@@ -243,10 +257,9 @@ def _heat(cells: list[Outcome]) -> go.Heatmap:
     return go.Heatmap(
         x=[str(draft) for draft in drafts],
         y=[str(step) for step in steps],
-        z=[[entry.estimate.ratio if entry and entry.estimate else None for entry in line] for line in grid],
+        z=[[math.log(entry.estimate.ratio) if entry and entry.estimate else None for entry in line] for line in grid],
         text=[[f"{entry.estimate.ratio:.2f}" if entry and entry.estimate else "" for entry in line] for line in grid],
         texttemplate="%{text}",
-        textfont={"color": "#1F2328"},
         hovertext=[[hover(entry) if entry else "" for entry in line] for line in grid],
         hoverinfo="text",
         coloraxis="coloraxis",
@@ -275,7 +288,12 @@ def layers(material: Material) -> Drawn | None:
             orientation="h",
             marker={
                 "color": [look.color for look in looks],
-                "pattern": {"shape": [look.pattern for look in looks], "fgcolor": "#FFFFFF", "size": 6},
+                "pattern": {
+                    "shape": [look.pattern for look in looks],
+                    "fillmode": "overlay",
+                    "fgcolor": "#FFFFFF",
+                    "size": 6,
+                },
             },
             text=[f"{length:.2f}" if length else "" for length in lengths],
             textposition="outside",
@@ -288,9 +306,7 @@ def layers(material: Material) -> Drawn | None:
             showlegend=False,
         )
     )
-    figure.add_vline(
-        x=1, line={"color": BASELINE, "width": 3}, annotation_text="no draft accepted", annotation_position="top right"
-    )
+    figure.add_vline(x=1, line={"color": BASELINE, "width": 3})
     figure.update_xaxes(title_text=f"accept length at {load_title(load)} (tokens per verify step)", rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
     return Drawn(

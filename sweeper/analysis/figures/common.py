@@ -41,14 +41,14 @@ class Material:
     def at(self, load: str) -> tuple[Outcome, ...]:
         return tuple(outcome for outcome in self.measured if outcome.load == load)
 
-    def arms(self) -> tuple[Arm, ...]:
-        """Arms with numbers: baselines first, then the fastest, at most MOST_ARMS."""
+    def arms(self, most: int = MOST_ARMS) -> tuple[Arm, ...]:
+        """Arms with numbers, in the order of the plan: the baselines, and of the others the `most` fastest."""
         best: dict[str, float] = {}
         for outcome in self.measured:
             ratio = outcome.estimate.ratio if outcome.estimate else 0.0
             best[outcome.arm.arm_id] = max(best.get(outcome.arm.arm_id, 0.0), ratio)
         arms = [arm for arm in self.run.plan.arms if arm.arm_id in best]
-        kept = sorted((arm for arm in arms if not arm.is_baseline), key=lambda arm: -best[arm.arm_id])[:MOST_ARMS]
+        kept = sorted((arm for arm in arms if not arm.is_baseline), key=lambda arm: -best[arm.arm_id])[:most]
         return tuple(arm for arm in arms if arm.is_baseline or arm in kept)
 
 

@@ -33,7 +33,7 @@ def timeline(material: Material) -> Drawn | None:
     if not spans:
         return None
     slots = list(dict.fromkeys(span.slot for span in spans))
-    figure = blank(150 + 46 * len(slots), theme=material.theme)
+    figure = blank(200 + 46 * len(slots), theme=material.theme)
     for phase, (color, pattern) in PHASES.items():
         mine = [span for span in spans if span.phase == phase]
         if mine:
@@ -46,15 +46,18 @@ def timeline(material: Material) -> Drawn | None:
                     name=phase,
                     marker={
                         "color": color,
-                        "pattern": {"shape": pattern, "fgcolor": "#FFFFFF", "size": 5},
+                        "pattern": {"shape": pattern, "fillmode": "overlay", "fgcolor": "#FFFFFF", "size": 5},
                         "line": {"width": 0},
                     },
+                    text=[text(span.label.split(", start")[0]) for span in mine] if phase == "measuring" else None,
+                    textposition="inside",
+                    insidetextanchor="middle",
+                    textangle=0,
                     hovertext=[_span_words(span) for span in mine],
                     hoverinfo="text",
                 )
             )
-    _name_starts(figure, spans)
-    figure.update_layout(barmode="overlay", bargap=0.45, margin_t=36, legend_y=-0.45 if len(slots) < 3 else -0.2)
+    figure.update_layout(barmode="overlay", bargap=0.3, uniformtext={"minsize": 10, "mode": "hide"})
     figure.update_xaxes(title_text="minutes since the run began", rangemode="tozero")
     figure.update_yaxes(title_text="slot")
     return Drawn(
@@ -101,25 +104,6 @@ def _span(line: Mapping[str, Any], end: datetime, begin: datetime, labels: Mappi
 def _span_words(span: Span) -> str:
     words = f"<b>{text(span.label)}</b><br>{span.phase}: {span.minutes * 60:,.0f} s"
     return f"{words}<br>{text(span.detail)}" if span.detail else words
-
-
-def _name_starts(figure: go.Figure, spans: tuple[Span, ...]) -> None:
-    """The name of a start above its first span; too many would only overlap."""
-    first: dict[tuple[str, str], Span] = {}
-    for span in spans:
-        first.setdefault((span.slot, span.label), span)
-    if len(first) > 12:
-        return
-    for (slot, label), span in first.items():
-        figure.add_annotation(
-            x=span.begin_min,
-            y=text(slot),
-            text=text(label.split(", start")[0]),
-            showarrow=False,
-            xanchor="left",
-            yshift=24,
-            font={"size": 11},
-        )
 
 
 def power(material: Material) -> Drawn | None:

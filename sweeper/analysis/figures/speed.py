@@ -233,7 +233,10 @@ def categories(material: Material) -> Drawn | None:
                 x=[estimate.ratio for estimate in estimates],
                 error_x=_errors(estimates, [SOFT]),
                 orientation="h",
-                marker={"color": look.color, "pattern": {"shape": look.pattern, "fgcolor": "#FFFFFF", "size": 6}},
+                marker={
+                    "color": look.color,
+                    "pattern": {"shape": look.pattern, "fillmode": "overlay", "fgcolor": "#FFFFFF", "size": 6},
+                },
                 name=text(entry.arm.label),
                 hovertext=[
                     hover(entry, [f"{text(name)}: {entry.categories[name].ratio:.2f}× while decoding"])
@@ -255,6 +258,7 @@ def categories(material: Material) -> Drawn | None:
     )
 
 
+LATENCY_ARMS = 6
 PERCENTILES = (("p50", "circle"), ("p90", "line-ns-open"), ("p95", "diamond"), ("p99", "star"))
 
 
@@ -269,9 +273,9 @@ def latency(material: Material) -> Drawn | None:
     ]
     if not outcomes:
         return None
-    figure = make_subplots(
-        rows=2, vertical_spacing=0.08, subplot_titles=["time to first token (TTFT)", "time per later token (TPOT)"]
-    )
+    height = 200 + 2 * 22 * len(outcomes)
+    titles = ["time to first token (TTFT)", "time per later token (TPOT)"]
+    figure = make_subplots(rows=2, vertical_spacing=80 / height, subplot_titles=titles)
     for row, quantity in enumerate(("ttft", "tpot"), start=1):
         for entry in outcomes:
             figure.add_trace(
@@ -279,7 +283,7 @@ def latency(material: Material) -> Drawn | None:
             )
         figure.update_xaxes(title_text=f"{quantity.upper()} (ms)", rangemode="tozero", row=row, col=1)
     left_titles(figure)
-    figure.update_layout(template=template(material.theme), height=200 + 2 * 22 * len(outcomes), showlegend=False)
+    figure.update_layout(template=template(material.theme), height=height, showlegend=False)
     return Drawn(
         name="latency",
         title="How long one user waits",
@@ -295,7 +299,7 @@ def _ladder(material: Material, entry: Outcome, values: Latency, quantity: str) 
     ]
     return go.Scatter(
         x=[value for _, _, value in points],
-        y=[f"{text(entry.arm.label)} · {text(entry.load)}"] * len(points),
+        y=[f"{text(entry.arm.label)} at {text(entry.load)}"] * len(points),
         mode="lines+markers",
         line={"color": look.color, "width": 3},
         marker={
