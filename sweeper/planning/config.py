@@ -1,7 +1,7 @@
 """Experiment file → Experiment, or one clear line per mistake: `file:line: dotted.path: what; remedy`."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -14,6 +14,9 @@ from sweeper.engine.flags import FlagTable, plain, wrong_value
 from sweeper.errors import ConfigError
 from sweeper.planning.marks import Key, Marked, Reading, read_marked
 from sweeper.planning.points import parse_triple
+
+Problem = tuple[Key, str]
+"""Where, and what with its remedy."""
 
 FREE_KEYS = frozenset({"env", "chat_template_kwargs"})
 """Below these, keys are the user's own words."""
@@ -81,14 +84,16 @@ def parse_document(text: str, path: Path) -> Document:
         experiment = Experiment.model_validate(value, strict=True)
     except pydantic.ValidationError as error:
         problems += _validation_problems(marked, error)
-        raise _joined(problems) from None
+        raise _joined(marked, problems) from None
     if problems:
-        raise _joined(problems)
+        raise _joined(marked, problems)
     return Document(experiment, marked)
 
 
-def _joined(problems: list[ConfigError]) -> ConfigError:
-    lines = list(dict.fromkeys(str(problem) for problem in problems))
+def _joined(marked: Marked, problems: Iterable[Problem]) -> ConfigError:
+    """One line per mistake, in the order of the file."""
+    ordered = sorted(problems, key=lambda problem: marked.line(problem[0]))
+    lines = list(dict.fromkeys(str(marked.error(where, what)) for where, what in ordered))
     if len(lines) > 10:
         lines = [*lines[:10], f"… and {len(lines) - 10} more"]
     return ConfigError("\n".join(lines))
@@ -104,12 +109,12 @@ def _rename(parent: Key, key: str) -> str:
 # --- what pydantic found, in words -----------------------------------------------------------------------------------
 
 
-def _validation_problems(marked: Marked, error: pydantic.ValidationError) -> Iterator[ConfigError]:
+def _validation_problems(marked: Marked, error: pydantic.ValidationError) -> Iterator[Problem]:
     for item in error.errors():
         where = tuple(part for part in item["loc"] if not _is_branch(part))
         if _belongs_to_other_branch(item, marked, where):
             continue
-        yield marked.error(where, _in_words(item, where))
+        yield where, _in_words(item, where)
 
 
 _BRANCHES = frozenset(
@@ -220,7 +225,7 @@ def _homes() -> dict[str, str]:
 # --- what the schema cannot say --------------------------------------------------------------------------------------
 
 
-def _bad_triples(marked: Marked) -> Iterator[ConfigError]:
+def _bad_triples(marked: Marked) -> Iterator[Problem]:
     section = marked.value.get("speculative")
     configs = section.get("configs") if isinstance(section, dict) else None
     for index, item in enumerate(configs if isinstance(configs, list) else []):
@@ -228,10 +233,10 @@ def _bad_triples(marked: Marked) -> Iterator[ConfigError]:
             try:
                 parse_triple(item)
             except ValueError as error:
-                yield marked.error(("speculative", "configs", index), str(error))
+                yield ("speculative", "configs", index), str(error)
 
 
-def _unsweepable(marked: Marked) -> Iterator[ConfigError]:
+def _unsweepable(marked: Marked) -> Iterator[Problem]:
     axes = marked.value.get("sweep")
     for dotted, values in axes.items() if isinstance(axes, dict) else []:
         parts = tuple(dotted.split("."))
@@ -242,14 +247,14 @@ def _unsweepable(marked: Marked) -> Iterator[ConfigError]:
                 if dotted == "workload.concurrency"
                 else f"axes lie in {', '.join(SWEEPABLE)}; for another workload write another experiment"
             )
-            yield marked.error(where, f"cannot be an axis; {hint}")
+            yield where, f"cannot be an axis; {hint}"
         elif len(parts) < 2 or not _axis_exists(parts):
             near = difflib.get_close_matches(dotted, list(_axes()), n=1)
             yield marked.error(
                 where, f"no such key; {f'did you mean {near[0]}?' if near else 'name one of the schema'}"
             )
         elif isinstance(values, list) and not values:
-            yield marked.error(where, "an axis without values; give at least one or remove it")
+            yield where, "an axis without values; give at least one or remove it"
 
 
 def _axes() -> Iterator[str]:
@@ -304,12 +309,12 @@ def _with_paths(value: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def check_flags(document: Document, table: FlagTable) -> None:
     """Every flag in the file against the engine's table; raises ConfigError with a line per mistake."""
-    problems = [document.marked.error(where, what) for where, what in flag_problems(document.experiment, table)]
+    problems = list(flag_problems(document.experiment, table))
     if problems:
-        raise _joined(problems)
+        raise _joined(document.marked, problems)
 
 
-def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[tuple[Key, str]]:
+def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[Problem]:
     """(place, sentence) for every flag that this engine does not have or would not take with that value."""
     for section, args in (("server", experiment.server.args), ("baseline", experiment.baseline.args)):
         for name, value in args.items():
@@ -341,7 +346,7 @@ def _server_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
     return wrong_value(flag, value)
 
 
-def _speculative_problems(where: Key, args: Mapping[str, Any], table: FlagTable) -> Iterator[tuple[Key, str]]:
+def _speculative_problems(where: Key, args: Mapping[str, Any], table: FlagTable) -> Iterator[Problem]:
     for name, value in args.items():
         if problem := _speculative_flag_problem(name, value, table):
             yield (*where, name), problem

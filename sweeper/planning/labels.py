@@ -15,12 +15,13 @@ def point_label(point: Point, effective: SpecConfig, *, say_algorithm: bool, say
     """`3-1-4`, `NGRAM 1-10-12`, `5-4-16 ids=2,30,58`; the triple is the effective one, whatever was asked."""
     if point.name is not None:
         return point.name
-    triple = effective.triple or point.spec.triple or "auto"
-    words = [triple]
-    if say_algorithm or point.spec.algorithm not in PLAIN_ALGORITHMS:
-        words.insert(0, point.spec.algorithm)
-    if point.spec.triple is None and effective.triple is not None and point.spec.num_steps is None:
-        words.append("(auto)")
+    words = [point.spec.algorithm] if say_algorithm or point.spec.algorithm not in PLAIN_ALGORITHMS else []
+    if point.spec.algorithm == "NGRAM":
+        words.append(str(effective.num_draft_tokens or "auto"))
+    else:
+        words.append(effective.triple or point.spec.triple or "auto")
+        if point.spec.num_steps is None and effective.num_steps is not None:
+            words.append("(auto)")
     if point.spec.aux_layer_ids is not None:
         words.append("ids=" + ",".join(map(str, point.spec.aux_layer_ids)))
     if say_draft and point.spec.draft_model_path:

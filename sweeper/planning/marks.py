@@ -37,9 +37,13 @@ class Marked:
 
     def error(self, where: Key, what: str) -> ConfigError:
         """`file:line: dotted.path: what; remedy`, at the nearest place that is in the file."""
-        found = next((where[:n] for n in range(len(where), -1, -1) if where[:n] in self.lines), ())
         dotted = ".".join(str(part) for part in where)
-        return ConfigError(f"{self.path}:{self.lines.get(found, 1)}: {dotted + ': ' if dotted else ''}{what}")
+        return ConfigError(f"{self.path}:{self.line(where)}: {dotted + ': ' if dotted else ''}{what}")
+
+    def line(self, where: Key) -> int:
+        """Line of the nearest place that is in the file."""
+        found = next((where[:n] for n in range(len(where), -1, -1) if where[:n] in self.lines), ())
+        return self.lines.get(found, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class _Walk:
 
     def scalar(self, node: yaml.Node, where: Key) -> Any:
         text = str(node.value)
-        if node.tag.startswith("!"):
+        if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
             raise self.error(node, where, f"the tag {node.tag} is not read; write a plain value")
         if getattr(node, "style", None) is not None or self.reading.verbatim(where):
             return text
