@@ -1,6 +1,6 @@
 """Everything the planner has to know of this machine: engine, flags, config files of the models, GPUs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,23 @@ class Loaded:
 
 def load_experiment(path: Path, *, version: str | None = None) -> Loaded:
     """Read, validate and look up one experiment file; raises ConfigError with file:line for anything wrong in it."""
-    document = parse_document(read_text(path), path)
+    document = parse_document(read_text(path), path, place=beside(path.parent))
     facts = gather_facts(document.experiment, version=version, document=document)
     check_flags(document, facts.flags)
     return Loaded(document, facts)
+
+
+def beside(folder: Path) -> Callable[[str], str]:
+    """Relative paths that exist in `folder` become absolute; what does not exist there may be a hub id."""
+
+    def place(written: str) -> str:
+        if written.startswith("~"):
+            return str(Path(written).expanduser())
+        if written.startswith(("toy:", "builtin:", "random:", "/")) or not (folder / written).exists():
+            return written
+        return str((folder / written).resolve())
+
+    return place
 
 
 def read_text(path: Path) -> str:

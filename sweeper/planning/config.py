@@ -1,7 +1,7 @@
 """Experiment file → Experiment, or one clear line per mistake: `file:line: dotted.path: what; remedy`."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -9,43 +9,17 @@ from typing import Any, get_args
 import pydantic
 from pydantic import BaseModel
 
-from sweeper.core.experiment import Experiment, SpecPoint
-from sweeper.engine.flags import FlagTable, plain, wrong_value
+from sweeper.core.experiment import Experiment
+from sweeper.engine.flags import FlagTable, plain
 from sweeper.errors import ConfigError
-from sweeper.planning.marks import Key, Marked, Reading, read_marked
+from sweeper.planning.flag_check import flag_problems
+from sweeper.planning.marks import Key, Marked, Problem, Reading, read_marked
 from sweeper.planning.points import parse_triple
-
-Problem = tuple[Key, str]
-"""Where, and what with its remedy."""
 
 FREE_KEYS = frozenset({"env", "chat_template_kwargs"})
 """Below these, keys are the user's own words."""
 
-OWN_FLAGS: Mapping[str, str] = {
-    "model_path": "write it as server.model_path",
-    "device": "write it as engine.device",
-    "host": "Sweeper chooses it; remove it",
-    "port": "Sweeper chooses it; remove it",
-    "served_model_name": "Sweeper uses it to recognise its own server; remove it",
-    "base_gpu_id": "Sweeper places servers on GPUs by CUDA_VISIBLE_DEVICES; remove it",
-    "node_rank": "Sweeper sets it for each node; remove it",
-    "dist_init_addr": "Sweeper sets it for each node; remove it",
-    "config": "write its flags under server.args, so that they are part of the plan",
-}
-"""Flags that are not the user's to set in server.args."""
-
-OWN_SPECULATIVE = {
-    "algorithm": "algorithm",
-    "draft_model_path": "draft_model_path",
-    "num_steps": "configs",
-    "eagle_topk": "configs",
-    "num_draft_tokens": "configs",
-}
-"""speculative-* flags with a key of their own: where to write them instead."""
-
 SWEEPABLE = ("server", "speculative", "baseline", "engine")
-UNPREFIXED = ("enable_multi_layer_eagle", "uno_lora_path", "spec_trace_dir")
-"""Speculation's flags that do not begin with `speculative`."""
 
 PATHS: tuple[Key, ...] = (
     ("server", "model_path"),
@@ -73,13 +47,13 @@ def parse_experiment(text: str, path: Path) -> Experiment:
     return parse_document(text, path).experiment
 
 
-def parse_document(text: str, path: Path) -> Document:
-    """As `parse_experiment`, keeping the line marks."""
+def parse_document(text: str, path: Path, *, place: Callable[[str], str] = str) -> Document:
+    """As `parse_experiment`, keeping the line marks; `place` turns each path in the file into where it lies."""
     marked = read_marked(text, path, Reading(_rename, lambda where: "env" in where))
     if not isinstance(marked.value, dict):
         raise marked.error((), "an experiment is a map of keys; start with `name: …` and `server: …`")
     problems = [*_unsweepable(marked), *_bad_triples(marked)]
-    value = _with_paths(marked.value, path.parent)
+    value = _with_paths(marked.value, place)
     try:
         experiment = Experiment.model_validate(value, strict=True)
     except pydantic.ValidationError as error:
@@ -250,9 +224,8 @@ def _unsweepable(marked: Marked) -> Iterator[Problem]:
             yield where, f"cannot be an axis; {hint}"
         elif len(parts) < 2 or not _axis_exists(parts):
             near = difflib.get_close_matches(dotted, list(_axes()), n=1)
-            yield marked.error(
-                where, f"no such key; {f'did you mean {near[0]}?' if near else 'name one of the schema'}"
-            )
+            hint = f"did you mean {near[0]}?" if near else "name a key of the schema"
+            yield where, f"no such key; {hint}"
         elif isinstance(values, list) and not values:
             yield where, "an axis without values; give at least one or remove it"
 
@@ -271,15 +244,9 @@ def _axis_exists(parts: tuple[str, ...]) -> bool:
     return known and len(parts) <= (3 if parts[1] in ("args", "env", "grid") else 2)
 
 
-def _with_paths(value: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Relative paths that exist beside the file become absolute; what does not exist there may be a hub id."""
-
+def _with_paths(value: dict[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
     def placed(item: Any) -> Any:
-        if isinstance(item, str) and item and not item.startswith(("toy:", "builtin:", "random:", "/")):
-            if item.startswith("~"):
-                return str(Path(item).expanduser())
-            return str((folder / item).resolve()) if (folder / item).exists() else item
-        return item
+        return place(item) if isinstance(item, str) and item else item
 
     value = {name: dict(section) if isinstance(section, dict) else section for name, section in value.items()}
     for section, name in PATHS:
@@ -304,60 +271,8 @@ def _with_paths(value: dict[str, Any], folder: Path) -> dict[str, Any]:
     return value
 
 
-# --- engine flags ----------------------------------------------------------------------------------------------------
-
-
 def check_flags(document: Document, table: FlagTable) -> None:
     """Every flag in the file against the engine's table; raises ConfigError with a line per mistake."""
     problems = list(flag_problems(document.experiment, table))
     if problems:
         raise _joined(document.marked, problems)
-
-
-def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[Problem]:
-    """(place, sentence) for every flag that this engine does not have or would not take with that value."""
-    for section, args in (("server", experiment.server.args), ("baseline", experiment.baseline.args)):
-        for name, value in args.items():
-            if problem := _server_flag_problem(name, value, table):
-                yield (section, "args", name), problem
-    yield from _speculative_problems(("speculative", "args"), experiment.speculative.args, table)
-    for index, arm in enumerate(experiment.speculative.configs):
-        if isinstance(arm, SpecPoint):
-            yield from _speculative_problems(("speculative", "configs", index, "args"), arm.args, table)
-    for dotted, values in experiment.sweep.items():
-        section, _, name = dotted.partition(".args.")
-        for value in values if name else []:
-            check = _speculative_flag_problem if section == "speculative" else _server_flag_problem
-            if problem := check(name, value, table):
-                yield ("sweep", dotted), problem
-                break
-
-
-def _server_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
-    if name.startswith("speculative") or name in UNPREFIXED:
-        return (
-            f"speculation is not part of the baseline; write it as speculative.args.{name.removeprefix('speculative_')}"
-        )
-    flag = table.find(name)
-    if flag is None:
-        return table.unknown(name)
-    if flag.key in OWN_FLAGS:
-        return f"not a flag of yours; {OWN_FLAGS[flag.key]}"
-    return wrong_value(flag, value)
-
-
-def _speculative_problems(where: Key, args: Mapping[str, Any], table: FlagTable) -> Iterator[Problem]:
-    for name, value in args.items():
-        if problem := _speculative_flag_problem(name, value, table):
-            yield (*where, name), problem
-
-
-def _speculative_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
-    short = name.removeprefix("speculative_")
-    if short in OWN_SPECULATIVE:
-        home = OWN_SPECULATIVE[short]
-        return f"has a key of its own; write it in speculative.{home}"
-    flag = table.find(short if short in UNPREFIXED else f"speculative_{short}")
-    if flag is None:
-        return table.unknown(f"speculative_{short}")
-    return wrong_value(flag, value)

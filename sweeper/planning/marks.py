@@ -13,6 +13,9 @@ from sweeper.errors import ConfigError
 Key = tuple[str | int, ...]
 """Where a value stands: ("speculative", "configs", 0, "num_steps")."""
 
+Problem = tuple[Key, str]
+"""Where, and what with its remedy."""
+
 MAX_NODES = 200_000
 """Aliases multiply: a few lines can stand for billions of values."""
 MAX_DEPTH = 40

@@ -7,9 +7,9 @@ from sweeper.core.experiment import Experiment, Workload
 from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, Trial, content_id, without_defaults
 from sweeper.errors import ConfigError
 from sweeper.planning.arms import Expansion, expand
-from sweeper.planning.config import flag_problems
 from sweeper.planning.estimate import estimate_s
 from sweeper.planning.facts import Facts
+from sweeper.planning.flag_check import flag_problems
 from sweeper.planning.schedule import schedule
 
 UNMEASURED = frozenset({"concurrency", "arrival", "request_timeout_s", "stall_timeout_s"})

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sweeper.core.experiment import Experiment, SpecPoint
 from sweeper.effects.engine_flags import shipped_table
+from sweeper.effects.facts import beside
 from sweeper.errors import ConfigError, SweeperError
 from sweeper.planning.config import check_flags, parse_document, parse_experiment
 
@@ -59,7 +60,7 @@ def test_paths_beside_the_file_become_absolute_and_hub_ids_stay(tmp_path: Path) 
         "speculative: {draft_model_path: draft, configs: [{draft_model_path: draft}]}\n"
         "sweep: {speculative.draft_model_path: [draft, org/draft]}\n"
     )
-    found = parse_experiment(text, tmp_path / "x.yaml")
+    found = parse_document(text, tmp_path / "x.yaml", place=beside(tmp_path)).experiment
     assert found.server.model_path == "org/model"
     assert found.server.target_config == tmp_path / "t.json"
     assert found.speculative.draft_model_path == str(tmp_path / "draft")
@@ -123,11 +124,13 @@ CASES = {
     ),
     "bad triple": (
         GOOD.replace('"3-1-4"', "3-1"),
-        "x.yaml:7: speculative.configs.0: must be num_steps-eagle_topk-num_draft_tokens, got '3-1'; write it like \"3-1-4\"",
+        "x.yaml:7: speculative.configs.0: must be num_steps-eagle_topk-num_draft_tokens, got '3-1'; "
+        'write it like "3-1-4"',
     ),
     "triple of zero": (
         GOOD.replace('"3-1-4"', "0-1-1"),
-        "x.yaml:7: speculative.configs.0: num_steps and eagle_topk are at least 1, got '0-1-1'; write it like \"3-1-4\"",
+        "x.yaml:7: speculative.configs.0: num_steps and eagle_topk are at least 1, got '0-1-1'; "
+        'write it like "3-1-4"',
     ),
     "arm of a wrong kind": (
         GOOD.replace('"3-1-4"', "[3]"),

@@ -1,0 +1,80 @@
+"""Every engine flag of an experiment against the table of the engine that will get it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweeper.core.experiment import Experiment, SpecPoint
+from sweeper.engine.argv import UNPREFIXED
+from sweeper.engine.flags import FlagTable, wrong_value
+from sweeper.planning.marks import Key, Problem
+
+OWN_FLAGS: Mapping[str, str] = {
+    "model_path": "write it as server.model_path",
+    "device": "write it as engine.device",
+    "host": "Sweeper chooses it; remove it",
+    "port": "Sweeper chooses it; remove it",
+    "served_model_name": "Sweeper uses it to recognise its own server; remove it",
+    "base_gpu_id": "Sweeper places servers on GPUs by CUDA_VISIBLE_DEVICES; remove it",
+    "node_rank": "Sweeper sets it for each node; remove it",
+    "dist_init_addr": "Sweeper sets it for each node; remove it",
+    "config": "write its flags under server.args, so that they are part of the plan",
+}
+"""Flags that are not the user's to set in server.args."""
+
+OWN_SPECULATIVE = {
+    "algorithm": "algorithm",
+    "draft_model_path": "draft_model_path",
+    "num_steps": "configs",
+    "eagle_topk": "configs",
+    "num_draft_tokens": "configs",
+}
+"""speculative-* flags with a key of their own: where to write them instead."""
+
+
+def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[Problem]:
+    """(place, sentence) for every flag that this engine does not have or would not take with that value."""
+    for section, args in (("server", experiment.server.args), ("baseline", experiment.baseline.args)):
+        for name, value in args.items():
+            if problem := _server_flag_problem(name, value, table):
+                yield (section, "args", name), problem
+    yield from _speculative_problems(("speculative", "args"), experiment.speculative.args, table)
+    for index, arm in enumerate(experiment.speculative.configs):
+        if isinstance(arm, SpecPoint):
+            yield from _speculative_problems(("speculative", "configs", index, "args"), arm.args, table)
+    for dotted, values in experiment.sweep.items():
+        section, _, name = dotted.partition(".args.")
+        for value in values if name else []:
+            check = _speculative_flag_problem if section == "speculative" else _server_flag_problem
+            if problem := check(name, value, table):
+                yield ("sweep", dotted), problem
+                break
+
+
+def _server_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
+    if name.startswith("speculative") or name in UNPREFIXED:
+        return (
+            f"speculation is not part of the baseline; write it as speculative.args.{name.removeprefix('speculative_')}"
+        )
+    flag = table.find(name)
+    if flag is None:
+        return table.unknown(name)
+    if flag.key in OWN_FLAGS:
+        return f"not a flag of yours; {OWN_FLAGS[flag.key]}"
+    return wrong_value(flag, value)
+
+
+def _speculative_problems(where: Key, args: Mapping[str, Any], table: FlagTable) -> Iterator[Problem]:
+    for name, value in args.items():
+        if problem := _speculative_flag_problem(name, value, table):
+            yield (*where, name), problem
+
+
+def _speculative_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:
+    short = name.removeprefix("speculative_")
+    if short in OWN_SPECULATIVE:
+        home = OWN_SPECULATIVE[short]
+        return f"has a key of its own; write it in speculative.{home}"
+    flag = table.find(short if short in UNPREFIXED else f"speculative_{short}")
+    if flag is None:
+        return table.unknown(f"speculative_{short}")
+    return wrong_value(flag, value)
