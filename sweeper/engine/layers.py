@@ -79,6 +79,8 @@ _TABLE: Mapping[str, tuple[_Era, ...]] = {
     "IQuestCoderForCausalLM": _plus_one("0.5.8"),
     "InternLM3ForCausalLM": _plus_one("0.5.2"),
     "InternS1ProForConditionalGeneration": _plus_one("0.5.11"),
+    "InternS2MobiusForConditionalGeneration": (_Era("0.5.22", "plus-one", "indexed"),),
+    "InternS2PreviewForConditionalGeneration": (_Era("0.5.22", "plus-one", "indexed"),),
     "KimiK25ForConditionalGeneration": (_Era("0.5.10", "plus-one"), _Era("0.5.13", "plus-one-if-first-is-1")),
     "Llama4ForCausalLM": _plus_one("0.5.2"),
     "Llama4ForConditionalGeneration": _plus_one("0.5.2"),
@@ -110,6 +112,7 @@ _TABLE: Mapping[str, tuple[_Era, ...]] = {
     "Qwen3_5ForConditionalGeneration": (_Era("0.5.22", "plus-one", "indexed"),),
     "Qwen3_5MoeForCausalLM": (_Era("0.5.22", "plus-one", "indexed"),),
     "Qwen3_5MoeForConditionalGeneration": (_Era("0.5.22", "plus-one", "indexed"),),
+    "Qwen4ExpForConditionalGeneration": (_Era("0.5.22", "plus-one", "indexed"),),
     "SarvamMoEForCausalLM": _plus_one("0.5.10"),
     "TeleFLMForCausalLM": _plus_one("0.5.6"),
 }

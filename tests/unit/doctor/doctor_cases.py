@@ -1,0 +1,414 @@
+"""Sound drafts of many families and drafts with one fault each; writes the table of docs/doctor.md.
+
+`python tests/unit/doctor/doctor_cases.py` writes the table again.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from drafts import QKV, Draft, eagle2_draft, examine_draft, ids, llama_draft, mla_draft, nested, target_of
+
+from sweeper.core.finding import Finding
+from sweeper.doctor.examine import Diagnosis
+
+DOCS = Path(__file__).parents[3] / "docs" / "doctor.md"
+
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
+YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "rope_theta": 150000.0}
+LLAMA_TARGET = target_of("LlamaForCausalLM", hidden=4096, layers=32, vocab=128256, rope_scaling=LLAMA31)
+QWEN_MOE = target_of("Qwen3MoeForCausalLM", hidden=2048, layers=48, vocab=151936)
+DEEPSEEK = target_of("DeepseekV3ForCausalLM", hidden=7168, layers=61, vocab=129280)
+KIMI = nested(
+    "KimiK25ForConditionalGeneration",
+    target_of("DeepseekV3ForCausalLM", hidden=7168, layers=61, vocab=163840),
+)
+GPT_OSS = {**target_of("GptOssForCausalLM", hidden=2880, layers=36, vocab=201088), "rope_parameters": YARN}
+GPT_OSS.pop("rope_theta")
+GEMMA_ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+GEMMA = nested(
+    "Gemma3ForConditionalGeneration",
+    target_of("Gemma3ForCausalLM", hidden=3840, layers=48, vocab=262208, rope_parameters=GEMMA_ROPE),
+)
+LLAMA4 = nested("Llama4ForConditionalGeneration", target_of("Llama4ForCausalLM", hidden=5120, layers=48, vocab=202048))
+
+LLAMA = llama_draft(LLAMA_TARGET, size=(4096, 14336, 32, 8), vocab=128256)
+MLA = mla_draft(DEEPSEEK, hidden=7168, inner=18432, heads=64, vocab=129280, draft_vocab_size=129280)
+
+
+def _eagle31() -> Draft:
+    target = target_of("Qwen3NextForCausalLM", hidden=2048, layers=48, vocab=151936)
+    draft = llama_draft(
+        target, size=(2048, 6144, 16, 4), vocab=151936, num_hidden_layers=2, eagle_config=ids(1, 23, 44)
+    )
+    second = {
+        name.replace("midlayer.", "layers.1."): (dtype, (shape[0], 2048) if name[-13:-8] in QKV else shape)
+        for name, (dtype, shape) in draft.tensors.items()
+        if name.startswith("midlayer.")
+    }
+    norms = {f"fc_norm.{index}.weight": ("BF16", (2048,)) for index in range(3)}
+    before = {"input_norm.weight": ("BF16", (6144,))}
+    tensors = {**draft.renamed("midlayer.", "layers.0.").tensors, **second, **norms, **before}
+    return replace(draft.configured(fc_norm=True, norm_before_fc=True, norm_output=True), tensors=tensors)
+
+
+SOUND: Mapping[str, tuple[Draft, str]] = {
+    "Llama 3.1 8B": (LLAMA, "EAGLE3"),
+    "Qwen3 8B": (
+        llama_draft(
+            target_of("Qwen3ForCausalLM", hidden=4096, layers=36, vocab=151936),
+            size=(4096, 12288, 32, 8),
+            vocab=151936,
+            eagle_config=ids(1, 17, 32),
+        ).renamed("midlayer.", "layers.0."),
+        "EAGLE3",
+    ),
+    "Qwen3-MoE 30B": (llama_draft(QWEN_MOE, size=(2048, 12288, 32, 4), vocab=151936), "EAGLE3"),
+    "GPT-OSS 120B, head borrowed": (
+        llama_draft(GPT_OSS, size=(2880, 17280, 64, 8), vocab=201088, draft_vocab=None, eagle_config=ids(1, 17, 32)),
+        "EAGLE3",
+    ),
+    "GPT-OSS 120B, last block": (
+        llama_draft(GPT_OSS, size=(2880, 17280, 64, 8), vocab=201088, eagle_config=ids(24, 30, 36)),
+        "EAGLE3",
+    ),
+    "DeepSeek V3, MLA, own full head": (MLA.configured(eagle_config=ids(2, 30, 58)), "EAGLE3"),
+    "Kimi K2.5 multimodal, MLA, head borrowed": (
+        mla_draft(KIMI, hidden=7168, inner=18432, heads=64, vocab=163840, eagle_config=ids(1, 29, 57)).renamed(
+            "midlayer.", "layers.0."
+        ),
+        "EAGLE3",
+    ),
+    "Kimi K2.5 multimodal, Llama class": (
+        llama_draft(KIMI, size=(7168, 18432, 64, 64), vocab=163840, eagle_config=ids(2, 30, 58)),
+        "EAGLE3",
+    ),
+    "GLM-4-MoE": (
+        llama_draft(
+            target_of("Glm4MoeForCausalLM", hidden=5120, layers=92, vocab=151552),
+            size=(5120, 12288, 96, 8),
+            vocab=151552,
+        ).renamed("midlayer.", "model.layers.0."),
+        "EAGLE3",
+    ),
+    "Gemma 3 12B multimodal": (llama_draft(GEMMA, size=(3840, 15360, 16, 8), vocab=262208), "EAGLE3"),
+    "MiniMax M2": (
+        llama_draft(
+            target_of("MiniMaxM2ForCausalLM", hidden=3072, layers=62, vocab=200064),
+            size=(3072, 8192, 24, 8),
+            vocab=200064,
+            eagle_config=ids(1, 30, 58),
+        ),
+        "EAGLE3",
+    ),
+    "Llama 4 Maverick multimodal": (
+        llama_draft(
+            LLAMA4,
+            size=(5120, 8192, 40, 8),
+            vocab=202048,
+            model_type="llama4_text",
+            intermediate_size_mlp=16384,
+            eagle_config=ids(1, 23, 44),
+        ),
+        "EAGLE3",
+    ),
+    "EAGLE-2 Llama": (eagle2_draft(), "EAGLE"),
+    "smaller draft for Llama 70B": (
+        llama_draft(
+            target_of("LlamaForCausalLM", hidden=8192, layers=80, vocab=128256),
+            size=(3072, 8192, 24, 8),
+            vocab=128256,
+            target_hidden_size=8192,
+        ),
+        "EAGLE3",
+    ),
+    "EAGLE-3.1, two layers, all norms": (_eagle31(), "EAGLE3"),
+}
+"""Family to a draft without fault, and the algorithm it is for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A draft with one thing wrong, and the code that must say so."""
+
+    case: str
+    what: str
+    draft: Draft
+    expected: str | None
+    """Code of the one error or warning; None: silence."""
+    severity: str = "error"
+    question: Mapping[str, Any] = field(default_factory=dict)
+
+
+_OFFSETS = list(LLAMA.values["d2t"])
+_ABSOLUTE = [index + offset for index, offset in enumerate(_OFFSETS)]
+_KIMI_LLAMA = SOUND["Kimi K2.5 multimodal, Llama class"][0]
+_NEW_NAMES = LLAMA.renamed("midlayer.", "layers.0.")
+_OLD = {"version": "0.5.10"}
+_ROPE = {"rope_theta": 1e6, "rope_scaling": None}
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(case="B01", what="layers.0.* on 0.5.10", draft=_NEW_NAMES, expected="weights-dropped", question=_OLD),
+    Fault(
+        case="B01",
+        what="model.layers.0.* on 0.5.10",
+        draft=LLAMA.renamed("midlayer.", "model.layers.0."),
+        expected="weights-dropped",
+        question=_OLD,
+    ),
+    Fault(case="B01", what="midlayer.* on 0.5.10", draft=LLAMA, expected=None, question=_OLD),
+    Fault(case="B01", what="layers.0.* on 0.5.23", draft=_NEW_NAMES, expected=None),
+    Fault(
+        case="B01",
+        what="model.* in the MLA class",
+        draft=MLA.renamed("midlayer.", "model.midlayer."),
+        expected="weights-dropped",
+    ),
+    Fault(case="B02", what="MLA, draft_vocab_size set, no head", draft=MLA.without("lm_head"), expected="head-missing"),
+    Fault(
+        case="B02",
+        what="MLA, no draft_vocab_size, no head",
+        draft=MLA.without("lm_head").configured(draft_vocab_size=None),
+        expected=None,
+    ),
+    Fault(
+        case="B03",
+        what="architectures LlamaForCausalLM",
+        draft=LLAMA.configured(architectures=["LlamaForCausalLM"]),
+        expected="draft-architecture",
+    ),
+    Fault(
+        case="B03",
+        what="40 layers declared, one held",
+        draft=LLAMA.configured(num_hidden_layers=40),
+        expected="layer-count",
+    ),
+    Fault(case="B04", what="d2t holds absolute ids", draft=LLAMA.mapped(_ABSOLUTE), expected="d2t-absolute-ids"),
+    Fault(case="B04", what="d2t is arange", draft=LLAMA.mapped(list(range(32000))), expected="d2t-arange"),
+    Fault(
+        case="B04",
+        what="d2t leaves the vocabulary",
+        draft=LLAMA.mapped([*_OFFSETS[:-1], 96257]),
+        expected="d2t-out-of-range",
+    ),
+    Fault(case="B04", what="d2t all zero against t2d", draft=LLAMA.mapped([0] * 32000), expected="d2t-disagrees"),
+    Fault(case="B04", what="no d2t", draft=LLAMA.without("d2t", "t2d"), expected="d2t-missing"),
+    Fault(
+        case="B06",
+        what="EAGLE for an EAGLE-3 draft",
+        draft=_KIMI_LLAMA,
+        expected="algorithm-eagle-for-eagle3",
+        question={"algorithm": "EAGLE"},
+    ),
+    Fault(
+        case="B06",
+        what="NEXTN for an EAGLE-3 draft",
+        draft=_KIMI_LLAMA,
+        expected="algorithm-eagle-for-eagle3",
+        question={"algorithm": "NEXTN"},
+    ),
+    Fault(
+        case="B08",
+        what="default layers as ids on Qwen3-MoE (always + 1)",
+        draft=SOUND["Qwen3-MoE 30B"][0].configured(eagle_config=ids(2, 24, 45)),
+        expected="layer-ids-off-by-one",
+        severity="warning",
+    ),
+    Fault(
+        case="B08",
+        what="the story: [2, 30, 58] on Kimi before 0.5.13 (always + 1)",
+        draft=_KIMI_LLAMA,
+        expected="layer-ids-off-by-one",
+        severity="warning",
+        question={"version": "0.5.12.post1"},
+    ),
+    Fault(
+        case="B08",
+        what="the story: [-1, 2, 30] on Kimi",
+        draft=_KIMI_LLAMA,
+        expected="layer-ids-unreached",
+        question={"aux_layer_ids": [-1, 2, 30]},
+    ),
+    Fault(
+        case="B10",
+        what="fc for two states, three named",
+        draft=LLAMA.reshaped("fc.weight", 4096, 8192),
+        expected="fc-width",
+    ),
+    Fault(
+        case="B10",
+        what="q_proj as wide as hidden_size",
+        draft=LLAMA.reshaped("midlayer.self_attn.q_proj.weight", 4096, 4096),
+        expected="attention-width",
+    ),
+    Fault(case="B10", what="q/k/v twice as wide", draft=LLAMA, expected=None),
+    Fault(
+        case="B12",
+        what="draft of a 4096-wide target on an 8192-wide one",
+        draft=replace(LLAMA, target={**LLAMA_TARGET, "hidden_size": 8192, "num_hidden_layers": 80}),
+        expected="hidden-size-differs",
+    ),
+    Fault(
+        case="B12",
+        what="target_hidden_size differs, no own embedding",
+        draft=SOUND["smaller draft for Llama 70B"][0].without("embed_tokens"),
+        expected="embedding-missing",
+    ),
+    Fault(
+        case="B14",
+        what="rope theta and scaling differ",
+        draft=LLAMA.configured(**_ROPE),
+        expected="rope-differs",
+        severity="warning",
+    ),
+    Fault(
+        case="B14",
+        what="rope_parameters against rope_theta + rope_scaling, equal",
+        draft=LLAMA.configured(rope_theta=None, rope_scaling=None, rope_parameters={**LLAMA31, "rope_theta": 500000.0}),
+        expected=None,
+    ),
+    Fault(
+        case="B18",
+        what="tied, reduced vocabulary",
+        draft=LLAMA.configured(tie_word_embeddings=True),
+        expected="tied-head",
+    ),
+    Fault(
+        case="B18",
+        what="tied, full vocabulary, no head",
+        draft=LLAMA.without("lm_head", "d2t", "t2d").configured(tie_word_embeddings=True, draft_vocab_size=128256),
+        expected=None,
+    ),
+    Fault(
+        case="A06",
+        what="bf16 draft, --quantization fp8",
+        draft=LLAMA,
+        expected="draft-inherits-quantization",
+        severity="warning",
+        question={"args": {"quantization": "fp8"}},
+    ),
+    Fault(
+        case="A06",
+        what="MLA draft, --quantization modelopt_fp4",
+        draft=MLA,
+        expected=None,
+        question={"args": {"quantization": "modelopt_fp4"}},
+    ),
+    Fault(
+        case="A06",
+        what="bf16 draft, unquant given",
+        draft=LLAMA,
+        expected=None,
+        question={"args": {"quantization": "fp8", "speculative_draft_model_quantization": "unquant"}},
+    ),
+    Fault(
+        case="C12",
+        what="SGLANG_SIMULATE_ACC_LEN=2.5",
+        draft=LLAMA,
+        expected="simulated-acceptance",
+        question={"env": {"SGLANG_SIMULATE_ACC_LEN": "2.5"}},
+    ),
+    Fault(
+        case="C12",
+        what="SGLANG_SIMULATE_ACC_LEN=-1",
+        draft=LLAMA,
+        expected=None,
+        question={"env": {"SGLANG_SIMULATE_ACC_LEN": "-1"}},
+    ),
+    Fault(
+        case="norms",
+        what="fc_norm weights, flag off",
+        draft=SOUND["EAGLE-3.1, two layers, all norms"][0].configured(fc_norm=False),
+        expected="norm-unread",
+    ),
+    Fault(
+        case="norms",
+        what="norm_before_fc before 0.5.17",
+        draft=SOUND["EAGLE-3.1, two layers, all norms"][0],
+        expected="norm-unread",
+        question={"version": "0.5.16"},
+    ),
+    Fault(case="norms", what="fc_norm flag, no weights", draft=LLAMA.configured(fc_norm=True), expected="norm-missing"),
+    Fault(
+        case="ids",
+        what="ids at the top level only",
+        draft=_KIMI_LLAMA.configured(eagle_config=None, eagle_aux_hidden_state_layer_ids=[5, 20, 40]),
+        expected="layer-ids-misplaced",
+    ),
+    Fault(
+        case="ids",
+        what="use_aux_hidden_state false",
+        draft=LLAMA.configured(eagle_config={"use_aux_hidden_state": False}),
+        expected="capture-off",
+    ),
+    Fault(
+        case="context",
+        what="draft 2048, target 65536",
+        draft=LLAMA.configured(max_position_embeddings=2048),
+        expected="context-shorter",
+    ),
+    Fault(
+        case="vocabulary",
+        what="no draft_vocab_size key in the Llama class",
+        draft=replace(LLAMA, config={k: v for k, v in LLAMA.config.items() if k != "draft_vocab_size"}).without(
+            "lm_head", "d2t", "t2d"
+        ),
+        expected="draft-vocab-key-missing",
+    ),
+    Fault(
+        case="class",
+        what="EAGLE3 with an EAGLE-2 draft",
+        draft=eagle2_draft(),
+        expected="algorithm-eagle3-for-eagle",
+    ),
+    Fault(
+        case="target",
+        what="a target class without capture",
+        draft=replace(LLAMA, target={**LLAMA_TARGET, "architectures": ["MambaForCausalLM"]}),
+        expected="target-without-capture",
+    ),
+)
+
+
+def serious(diagnosis: Diagnosis) -> list[Finding]:
+    """Errors and warnings."""
+    return [item for item in diagnosis.findings if item.severity != "note"]
+
+
+def rows(folder: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Case, input, expected, found: sound drafts first, then the faults."""
+    for index, (family, (draft, algorithm)) in enumerate(SOUND.items()):
+        found = serious(examine_draft(folder / f"sound-{index}", draft, algorithm=algorithm))
+        yield "sound", f"{family}, {algorithm}", "silence", _cell(found)
+    for index, fault in enumerate(FAULTS):
+        found = serious(examine_draft(folder / f"fault-{index}", fault.draft, **fault.question))
+        expected = f"{fault.severity} `{fault.expected}`" if fault.expected else "silence"
+        yield fault.case, fault.what, expected, _cell(found)
+
+
+def _cell(found: list[Finding]) -> str:
+    return "; ".join(f"{item.severity} `{item.code}`: {item.evidence}" for item in found) or "silence"
+
+
+START, END = "<!-- table written by tests/unit/doctor/doctor_cases.py -->", "<!-- end of table -->"
+
+
+def table(folder: Path) -> str:
+    lines = ["| case | input | expected | Sweeper says |", "| --- | --- | --- | --- |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows(folder))])
+
+
+def main() -> None:
+    before, _, rest = DOCS.read_text().partition(START)
+    after = rest.partition(END)[2]
+    with tempfile.TemporaryDirectory() as folder:
+        DOCS.write_text(f"{before}{START}\n{table(Path(folder))}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
