@@ -19,6 +19,7 @@ def command(experiment: Path, as_json: bool) -> int:
     """Check EXPERIMENT, the paths it names, this machine and the drafts. Exit code 2 when it cannot run here."""
     from sweeper.effects.facts import load_experiment
     from sweeper.effects.requirements import too_few_gpus, unmet
+    from sweeper.errors import PreflightError
     from sweeper.planning.plan import make_plan
 
     loaded = load_experiment(experiment)
@@ -34,9 +35,11 @@ def command(experiment: Path, as_json: bool) -> int:
         ]
     if as_json:
         _print_json(plan, problems, findings)
-    else:
-        _print_lines(plan, problems, findings)
-    return 2 if problems else 0
+        return 2 if problems else 0
+    if problems:
+        raise PreflightError("\n".join(problems))
+    _print_lines(plan, findings)
+    return 0
 
 
 def _doctor(plan: "Plan", facts: "Facts") -> Iterator[tuple[str, "Finding"]]:
@@ -64,9 +67,7 @@ def _doctor(plan: "Plan", facts: "Facts") -> Iterator[tuple[str, "Finding"]]:
         yield from ((arm.label, finding) for finding in diagnosis.findings if finding.code != arm.expect)
 
 
-def _print_lines(plan: "Plan", problems: list[str], findings: list[tuple[str, "Finding"]]) -> None:
-    for problem in problems:
-        click.echo(f"✗ {problem}")
+def _print_lines(plan: "Plan", findings: list[tuple[str, "Finding"]]) -> None:
     told = set()
     for label, finding in findings:
         if finding.severity == "warning" and (finding.code, finding.evidence) not in told:
@@ -74,8 +75,7 @@ def _print_lines(plan: "Plan", problems: list[str], findings: list[tuple[str, "F
             click.echo(f"! {label}: {finding.evidence}; {finding.remedy}")
     for warning in plan.warnings:
         click.echo(f"! {warning}")
-    if not problems:
-        click.echo(f"✓ {plan.experiment}: {len(plan.arms)} arms, {len(plan.trials)} trials can run here")
+    click.echo(f"✓ {plan.experiment}: {len(plan.arms)} arms, {len(plan.trials)} trials can run here")
 
 
 def _print_json(plan: "Plan", problems: list[str], findings: list[tuple[str, "Finding"]]) -> None:

@@ -14,7 +14,7 @@ from sweeper.engine.flags import FlagTable, plain
 from sweeper.errors import ConfigError
 from sweeper.planning.flag_check import flag_problems
 from sweeper.planning.marks import Key, Marked, Problem, Reading, read_marked
-from sweeper.planning.points import parse_triple
+from sweeper.planning.points import EXCLUDABLE, parse_triple
 
 FREE_KEYS = frozenset({"env", "chat_template_kwargs"})
 """Below these, keys are the user's own words."""
@@ -59,6 +59,7 @@ def parse_document(text: str, path: Path, *, place: Callable[[str], str] = str) 
     except pydantic.ValidationError as error:
         problems += _validation_problems(marked, error)
         raise _joined(marked, problems) from None
+    problems += [*_bad_exclusions(experiment), *_bad_arrival(experiment)]
     if problems:
         raise _joined(marked, problems)
     return Document(experiment, marked)
@@ -228,6 +229,22 @@ def _unsweepable(marked: Marked) -> Iterator[Problem]:
             yield where, f"no such key; {hint}"
         elif isinstance(values, list) and not values:
             yield where, "an axis without values; give at least one or remove it"
+
+
+def _bad_exclusions(experiment: Experiment) -> Iterator[Problem]:
+    known = [*EXCLUDABLE, *experiment.sweep]
+    for index, rule in enumerate(experiment.speculative.exclude):
+        for key in rule:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"points have {', '.join(known)}"
+                yield ("speculative", "exclude", index, key), f"no such key of a point; {hint}"
+
+
+def _bad_arrival(experiment: Experiment) -> Iterator[Problem]:
+    arrival = experiment.workload.arrival
+    if arrival.kind in ("constant", "poisson") and arrival.rate_rps is None:
+        yield ("workload", "arrival", "rate_rps"), f"missing; {arrival.kind} arrivals need requests per second"
 
 
 def _axes() -> Iterator[str]:

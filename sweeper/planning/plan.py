@@ -93,10 +93,6 @@ def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterato
         yield "one server start per arm: start-to-start noise is unseen, every claim is labelled so; use starts: 2"
     if not any(not arm.is_baseline for arm in found.arms):
         yield "no speculative arm is left: only the baseline would be measured"
-    if experiment.workload.arrival.kind in ("constant", "poisson") and workload.arrival.rate_rps is None:
-        raise ConfigError(
-            f"workload.arrival.rate_rps: missing; {workload.arrival.kind} arrivals need requests per second"
-        )
     needed = max((arm.server.gpus for arm in found.arms), default=0)
     if facts.gpu_count is not None and experiment.engine.device == "cuda" and needed > facts.gpu_count:
         yield f"a server needs {needed} GPUs, this machine has {facts.gpu_count}: it can be planned here, not run"

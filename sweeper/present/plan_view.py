@@ -14,6 +14,8 @@ from sweeper.core.experiment import Experiment
 from sweeper.core.trial import Arm, Plan
 from sweeper.engine.argv import paste_line
 from sweeper.engine.rules import longest_accept
+from sweeper.planning.axes import server_sides, shown_axes, speculative_sides
+from sweeper.planning.labels import axes_text
 from sweeper.planning.schedule import slots
 
 
@@ -40,7 +42,7 @@ def render_plan(view: View, *, limit: int | None = 24) -> RenderableType:
     """All sections, one below the other; `limit` rows per list, None: all."""
     sections = [
         _head(view),
-        _arms(view.plan, limit),
+        _arms(view, limit),
         *_lists(view, limit),
         *_schedule(view),
         *(_commands(view.plan, limit) if view.commands else ()),
@@ -54,29 +56,34 @@ def _head(view: View) -> RenderableType:
     title = Text(f"\n {plan.experiment}", style="bold")
     title.append(f"   SGLang {plan.engine_version} · {view.experiment.engine.device}", style="dim")
     load = (
-        f" {workload.num_prompts} prompts from {workload.prompts}, up to {workload.max_tokens} tokens, "
+        f"{workload.num_prompts} prompts from {workload.prompts}, up to {workload.max_tokens} tokens, "
         f"temperature {workload.temperature:g}, concurrency {', '.join(map(str, workload.concurrency))}"
     )
-    return Group(title, Text(load), Text())
+    return Group(title, Padding(Text(load), (0, 0, 1, 1)))
 
 
-def _arms(plan: Plan, limit: int | None) -> RenderableType:
+def _arms(view: View, limit: int | None) -> RenderableType:
+    plan, axes = view.plan, shown_axes(view.experiment)
     footnotes = _footnotes(plan.arms)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column(" Arm", overflow="fold", min_width=10)
-    table.add_column("GPUs", justify="right")
-    table.add_column("layers fed to draft", justify="right")
+    table.add_column("on")
+    table.add_column("layers to draft", justify="right")
     table.add_column("accept ≤", justify="right")
-    table.add_column("notes", style="dim", overflow="fold")
+    table.add_column("notes", overflow="fold")
     shown = plan.arms if limit is None else plan.arms[:limit]
+    heading = ""
     for arm in shown:
-        layers = "" if arm.is_baseline else ", ".join(map(str, arm.captured_layers or ())) or "–"
+        suffix = axes_text(arm.axes, [axis for axis in axes if axis in arm.axes])
+        if suffix != heading:
+            table.add_row(Text(suffix, style="dim italic"))
+            heading = suffix
         table.add_row(
-            Text(f" {arm.label}", style="bold" if arm.is_baseline else ""),
-            str(arm.server.gpus) if arm.server.device == "cuda" else "cpu",
-            layers,
+            Text(f" {arm.label.removesuffix(suffix)}", style="bold" if arm.is_baseline else ""),
+            f"{arm.server.gpus} GPU" if arm.server.device == "cuda" else "cpu",
+            "" if arm.is_baseline else ", ".join(map(str, arm.captured_layers or ())) or "–",
             _bound(arm),
-            " ".join(f"[{footnotes[note]}]" for note in arm.notes),
+            Text(" ".join(f"[{footnotes[note]}]" for note in arm.notes), style="dim"),
         )
     parts: list[RenderableType] = [table]
     if len(plan.arms) > len(shown):
@@ -107,12 +114,8 @@ def _lists(view: View, limit: int | None) -> Iterator[RenderableType]:
     plan = view.plan
     named: list[tuple[str, list[tuple[str, str]], str]] = [
         ("The same in every arm, so that only speculation differs", [("·", note) for note in plan.notes], ""),
-        (
-            "Merged: they become the same configuration",
-            [(m.kept, f"← {', '.join(_few(m.dropped, limit))}: {m.reason}") for m in plan.merged],
-            "",
-        ),
-        ("Left out", list(_by_reason(plan, limit)), "yellow"),
+        ("Merged: they become the same configuration", list(_merged(view, limit)), ""),
+        ("Left out", list(_by_reason(view, limit)), "yellow"),
         ("Not looked at", [("?", sentence) for sentence in plan.unchecked], "yellow"),
         ("Mind", [("!", warning) for warning in plan.warnings], "yellow"),
     ]
@@ -122,12 +125,36 @@ def _lists(view: View, limit: int | None) -> Iterator[RenderableType]:
             yield _pairs(rows, limit)
 
 
-def _by_reason(plan: Plan, limit: int | None) -> Iterator[tuple[str, str]]:
-    reasons: dict[str, list[str]] = {}
-    for illegal in plan.illegal:
-        reasons.setdefault(illegal.reason, []).append(illegal.label)
+def _suffixes(experiment: Experiment) -> list[str]:
+    """What the axes append to labels, longest first; the same point then reads the same under every combination."""
+    axes = shown_axes(experiment)
+    spec_sides = [side for side, _ in speculative_sides(experiment)]
+    found = {axes_text({**side.axes, **spec}, axes) for side in server_sides(experiment) for spec in spec_sides}
+    return sorted(found, key=len, reverse=True)
+
+
+def _without(label: str, suffixes: Sequence[str]) -> str:
+    return next((label.removesuffix(s) for s in suffixes if s and label.endswith(s)), label)
+
+
+def _merged(view: View, limit: int | None) -> Iterator[tuple[str, str]]:
+    suffixes = _suffixes(view.experiment)
+    times: dict[tuple[str, str], int] = {}
+    for merged in view.plan.merged:
+        dropped = _few([_without(label, suffixes) for label in merged.dropped], limit)
+        row = (_without(merged.kept, suffixes), f"← {', '.join(dropped)}: {merged.reason}")
+        times[row] = times.get(row, 0) + 1
+    for (kept, text), count in times.items():
+        yield kept, text + (f" (in {count} combinations)" if count > 1 else "")
+
+
+def _by_reason(view: View, limit: int | None) -> Iterator[tuple[str, str]]:
+    suffixes = _suffixes(view.experiment)
+    reasons: dict[str, dict[str, None]] = {}
+    for illegal in view.plan.illegal:
+        reasons.setdefault(illegal.reason, {})[_without(illegal.label, suffixes)] = None
     for reason, labels in reasons.items():
-        yield ", ".join(_few(labels, 4 if limit else None)), reason
+        yield ", ".join(_few(list(labels), 4 if limit else None)), reason
 
 
 def _few(labels: Sequence[str], limit: int | None) -> list[str]:
@@ -192,11 +219,11 @@ def _foot(view: View) -> RenderableType:
     per_arm: Mapping[str, int] = {group.arm_id: len(group.trial_ids) for group in plan.launch_groups}
     measurements = sum(per_arm[entry.group_id] for entry in plan.schedule) * plan.repeats
     text = (
-        f"\n {len(plan.arms)} arms, {len(plan.trials)} trials, {len(plan.schedule)} server starts, "
+        f"{len(plan.arms)} arms, {len(plan.trials)} trials, {len(plan.schedule)} server starts, "
         f"{measurements} measurements ({run.repeats} repeats each)"
     )
     estimate = f", about {duration_text(plan.estimate_s)}" if plan.estimate_s is not None else ""
-    return Text(text + estimate + "\n", style="bold")
+    return Padding(Text(text + estimate, style="bold"), (1, 0, 1, 1))
 
 
 def duration_text(seconds: float) -> str:

@@ -134,8 +134,8 @@ CASES = {
     ),
     "arm of a wrong kind": (
         GOOD.replace('"3-1-4"', "[3]"),
-        'x.yaml:7: speculative.configs.0: must be text like "3-1-4" or a map of num_steps, eagle_topk and '
-        "num_draft_tokens, got a list",
+        'x.yaml:7: speculative.configs.0: must be text like "3-1-4" or a map like '
+        "{num_steps: 3, eagle_topk: 1, num_draft_tokens: 4}, got a list",
     ),
     "wrong key in an arm": (
         GOOD.replace("num_steps: 2", "num_stpes: 2"),

@@ -1,0 +1,95 @@
+"""Every mistake a user can make in an experiment file or on the command line: one clear line, exit code 2."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli import run_cli
+
+HEAD = "name: a\nengine: {device: cpu}\nserver: {model_path: 'toy:target'}\n"
+
+
+def said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run_cli(argv) == 2
+    captured = capsys.readouterr()
+    text = (captured.err or captured.out).strip()
+    assert "Traceback" not in text
+    return text
+
+
+def experiment(folder: Path, text: str) -> str:
+    path = folder / "x.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_a_missing_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "none.yaml")
+    assert said([command, path], capsys) == f"sweeper: {path}: no such file; see experiments/ for examples"
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_a_folder_for_a_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "a folder, not an experiment file" in said([command, str(tmp_path)], capsys)
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (HEAD + "worklaod: {}\n", "x.yaml:4: worklaod: unknown key; did you mean workload?"),
+        (HEAD + "run: {starts: two}\n", "x.yaml:4: run.starts: must be a whole number, got 'two'; write it"),
+        (HEAD + "baseline: {args: {no_such: 1}}\n", "x.yaml:4: baseline.args.no_such: SGLang 0.5.23 has no flag"),
+        (HEAD.replace("'toy:target'", "'toy:other'"), "toy:other: the shipped models are toy:target, toy:draft"),
+        (HEAD + "sweep: {server.args.tp_size: [1, many]}\n", "x.yaml:4: sweep.server.args.tp_size: tp_size must be"),
+        (
+            HEAD + "speculative: {exclude: [{topk: 1}]}\n",
+            "x.yaml:4: speculative.exclude.0.topk: no such key of a point; ",
+        ),
+        (
+            HEAD + "workload: {arrival: {kind: poisson}}\n",
+            "x.yaml:4: workload.arrival.rate_rps: missing; poisson arrivals need",
+        ),
+    ],
+)
+def test_a_mistake_in_the_file(
+    command: str, text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if command == "plan" and "toy:other" in text:
+        pytest.skip("plan says unchecked")
+    found = said([command, experiment(tmp_path, text)], capsys)
+    assert expected in found
+    assert len(found.splitlines()) == 1
+
+
+def test_text_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"name: \xff\xfe\n")
+    assert "x.yaml:1: not UTF-8 text; save it as UTF-8" in said(["plan", str(path)], capsys)
+
+
+def test_a_draft_that_is_not_here_is_unchecked_in_plan_and_refused_by_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = experiment(tmp_path, HEAD + "speculative: {draft_model_path: /no/draft, configs: [3-1-4]}\n")
+    assert run_cli(["plan", path, "--json"]) == 0
+    assert "/no/draft: no such folder; correct the path" in json.loads(capsys.readouterr().out)["unchecked"]
+    assert "/no/draft: no such folder; correct the path" in said(["check", path], capsys)
+
+
+def test_no_gpu_although_cuda_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = experiment(tmp_path, HEAD.replace("device: cpu", "device: cuda"))
+    assert "no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu" in said(["check", path], capsys)
+
+
+def test_sglang_not_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = experiment(tmp_path, HEAD.replace("device: cpu", f"device: cpu, python: {tmp_path}/python"))
+    found = said(["check", path], capsys)
+    assert f"SGLang is not installed in {tmp_path}/python; install sglang==0.5.23 there, or set engine.python" in found
+
+
+def test_an_unknown_option_and_a_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such option" in said(["plan", "--nope"], capsys)
+    assert "Missing argument" in said(["plan"], capsys)

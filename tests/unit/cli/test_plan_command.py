@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from sweeper.cli import run_cli
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+TEXT = """\
+name: demo
+engine: {device: cpu}
+server: {model_path: 'toy:target'}
+speculative:
+  draft_model_path: toy:draft
+  configs: [3-1-4, 3-1-16, 1-2-9]
+run: {starts: 1}
+workload: {concurrency: [1, 4]}
+"""
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> str:
+    path = tmp_path / "demo.yaml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def test_json_is_one_document_with_the_contracts_keys(demo: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["plan", demo, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [arm["label"] for arm in found["arms"]] == ["baseline", "3-1-4"]
+    assert found["arms"][1]["command"].startswith("python -m sglang.launch_server --model-path")
+    assert len(found["trials"]) == 4 and len(found["launch_groups"]) == 2
+    assert [m["dropped"] for m in found["merged"]] == [["3-1-16"]]
+    assert [i["label"] for i in found["illegal"]] == ["1-2-9"]
+    assert found["estimate_s"] > 0
+
+
+def test_the_summary_fits_a_terminal_and_says_what_was_decided(
+    demo: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run_cli(["plan", demo, "--commands"]) == 0
+    text = capsys.readouterr().out
+    assert max(len(line) for line in text.splitlines()) <= 80
+    flowing = " ".join(text.split())
+    for part in ("baseline", "3-1-4", "3-1-16", "1-2-9", "at most 3, got 9", "max_running_requests 48 in every arm"):
+        assert part in flowing
+    assert "baseline → 3-1-4 → baseline" in text
+    assert "python -m sglang.launch_server" in text
+
+
+def test_the_schema_accepts_the_experiments_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    validator = jsonschema.Draft202012Validator(schema)
+    for path in EXPERIMENTS.glob("*.yaml"):
+        validator.validate(yaml.safe_load(path.read_text()))
+    assert not validator.is_valid({"name": "a", "server": {"model_path": "m"}, "wrkload": {}})
+
+
+def test_every_key_of_the_schema_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    run_cli(["schema"])
+    schema = json.loads(capsys.readouterr().out)
+    sections = {"engine", "server", "speculative", "baseline", "workload", "run"}
+    for model in [schema, *schema["$defs"].values()]:
+        for name, key in model["properties"].items():
+            assert key.get("description") or name in sections, name
