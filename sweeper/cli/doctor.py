@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from sweeper.doctor.examine import Diagnosis, examine
-from sweeper.doctor.hub import local_checkpoint
 from sweeper.doctor.repair import repair
+from sweeper.effects.hub import local_checkpoint
 from sweeper.engine.version import TABLES_READ_UP_TO
 from sweeper.errors import ConfigError
 

@@ -9,7 +9,6 @@ import pytest
 from doctor_cases import LLAMA
 from drafts import Draft, write_checkpoint
 
-from sweeper.doctor.hub import local_checkpoint
 from sweeper.doctor.manifest import read_config, read_manifest, read_values
 from sweeper.errors import PreflightError
 
@@ -117,18 +116,3 @@ def test_a_config_that_is_no_object_is_refused(tmp_path: Path, text: str, said: 
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(PreflightError, match=said):
         read_config(tmp_path)
-
-
-def test_a_hub_id_is_found_in_the_local_cache_and_never_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    cached = tmp_path / "models--somebody--some-draft"
-    (cached / "refs").mkdir(parents=True)
-    (cached / "refs" / "main").write_text("abc123")
-    (cached / "snapshots" / "abc123").mkdir(parents=True)
-    assert local_checkpoint("somebody/some-draft") == cached / "snapshots" / "abc123"
-    with pytest.raises(PreflightError, match="download it first"):
-        local_checkpoint("somebody/another-draft")
-    with pytest.raises(PreflightError, match="no such folder"):
-        local_checkpoint("/nowhere/at/all")
