@@ -69,6 +69,11 @@ def compare(run: RunData) -> Comparison:
     )
 
 
+def ranked_rates(run: RunData) -> Mapping[Cell, Blocks]:
+    """Arm id × load label → rate of every ranked measurement: what the decision is made from."""
+    return _Table.of(run).rates
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """The run, rearranged by arm and load point."""

@@ -10,8 +10,8 @@ from sweeper.analysis.compare import Comparison, compare
 from sweeper.analysis.figures import FIGURES, Theme, draw
 from sweeper.analysis.tables import frame
 from sweeper.core.run import RunData
-from sweeper.errors import StoreError
-from sweeper.store.reader import find_runs, read_run
+from sweeper.present.locate import run_folder, runs_below
+from sweeper.store.reader import read_run
 
 SPEEDUP_COLUMNS = [
     "arm",
@@ -61,16 +61,9 @@ class Run:
 
 def load_run(path: str | Path) -> Run:
     """The run in folder `path`, or the latest below it. Raises StoreError."""
-    return Run(read_run(_runs(Path(path))[-1]))
+    return Run(read_run(run_folder(Path(path))))
 
 
 def load_results(path: str | Path = "results") -> pd.DataFrame:
     """One row a trial, of every run in or below folder `path`; columns as in analysis.tables. Raises StoreError."""
-    return pd.concat([frame(read_run(run)) for run in _runs(Path(path))], ignore_index=True)
-
-
-def _runs(path: Path) -> tuple[Path, ...]:
-    runs = find_runs(path)
-    if not runs:
-        raise StoreError(f"{path}: no run here; `sweeper run EXPERIMENT.yaml` makes one")
-    return runs
+    return pd.concat([frame(read_run(run)) for run in runs_below(Path(path))], ignore_index=True)

@@ -36,9 +36,9 @@ class Embedded:
     data: Markup
 
 
-def write_report(run_dir: Path) -> Path:
-    """Write `report.html` into the run folder, whole or not at all, and return its path. Raises StoreError."""
-    target = run_dir / REPORT_NAME
+def write_report(run_dir: Path, out: Path | None = None) -> Path:
+    """Write `report.html` into the run folder (or `out`), whole or not at all; returns its path. Raises StoreError."""
+    target = out or run_dir / REPORT_NAME
     page = render_html(read_run(run_dir))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

@@ -8,10 +8,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sweeper.analysis.acceptance import conditional_acceptance
 from sweeper.core.launch import EffectiveConfig, EngineFingerprint, StartupTimes
 from sweeper.core.result import (
     Completed,
@@ -343,7 +343,9 @@ def _window(arm: Arm, load: int, model: Model, story: Story, factor: float, shif
     if spec is not None:
         config = effective(arm, story)
         steps, topk, drafts = (config.num_steps or 1), (config.eagle_topk or 1), (config.num_draft_tokens or 2)
-        chance = min(0.97, story.acceptance.get(arm.label, model.acceptance) + shift + (0.05 if topk > 1 else 0))
+        chance = max(
+            0.0, min(0.97, story.acceptance.get(arm.label, model.acceptance) + shift + (0.05 if topk > 1 else 0))
+        )
         joint = tuple(chance**i * 0.985 ** (i * (i - 1) / 2) for i in range(min(steps, drafts - 1) + 1))
         step_ms *= (
             1 + model.draft_cost * steps * (1.3 if topk > 1 else 1) + model.verify_cost * (drafts - 1) * load**0.62
@@ -394,7 +396,7 @@ def _spec(arm: Arm, joint: tuple[float, ...], verify_steps: int, step_ms: float,
         accept_rate=correct / proposed,
         histogram=histogram,
         joint=joint,
-        conditional=tuple(after / before for before, after in pairwise(joint)),
+        conditional=conditional_acceptance(joint),
         delivered_length=1 + correct / steps - 0.01,
         step_time_ms=step_ms,
     )

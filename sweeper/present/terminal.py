@@ -1,0 +1,125 @@
+"""The verdict and the table of a run in 80 columns."""
+
+import sys
+from typing import IO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sweeper.core.run import RunData
+from sweeper.present.document import Document, LoadTable, Row, document
+
+WIDTH = 80
+STYLES = {"better": "green", "worse": "red", "failed": "red", "baseline": "dim", "skipped": "dim", "pending": "dim"}
+BAR_CELLS = 8
+"""Width of the small bars: one cell is an eighth of the fastest speed of the load point."""
+
+
+def print_run(run: RunData, *, file: IO[str] | None = None) -> None:
+    """Headline, winners and one table a load point. No colour into pipes or with NO_COLOR; at most 80 columns."""
+    console = make_console(file)
+    doc = document(run)
+    console.print(Text(doc.headline, style="bold"))
+    for note in doc.notes:
+        console.print(Text(note, style="yellow"))
+    for table in doc.tables:
+        console.print()
+        console.print(_title(table))
+        console.print(_table(table))
+        _print_remarks(console, table)
+    _print_failures(console, doc)
+    _print_commands(console, doc)
+
+
+def make_console(file: IO[str] | None = None) -> Console:
+    """A console no wider than WIDTH; a pipe gets WIDTH, so that output does not depend on who reads it."""
+    console = Console(file=file or sys.stdout, highlight=False, soft_wrap=False)
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
+
+
+def _title(table: LoadTable) -> Text:
+    text = Text(table.title[:1].upper() + table.title[1:], style="bold")
+    if table.floor:
+        text.append(f"   {table.floor}", style="dim not bold")
+    return text
+
+
+def _table(table: LoadTable) -> Table:
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    made.add_column("", max_width=24, overflow="ellipsis", no_wrap=True)
+    made.add_column("speedup", no_wrap=True)
+    made.add_column("tok/s", justify="right", no_wrap=True)
+    made.add_column("", no_wrap=True)
+    made.add_column("TTFT ms", justify="right", no_wrap=True)
+    made.add_column("TPOT ms", justify="right", no_wrap=True)
+    made.add_column("length", justify="right", no_wrap=True)
+    made.add_column("even at", justify="right", no_wrap=True)
+    fastest = max((_number(row.tok_per_s) for row in table.rows), default=0.0)
+    for row in table.rows:
+        style = STYLES.get(row.standing, "")
+        made.add_row(
+            Text(f"{row.mark} {row.label}"),
+            Text(_speedup(row), style=style),
+            row.tok_per_s,
+            Text(bar(_number(row.tok_per_s), fastest), style="cyan"),
+            row.ttft[0],
+            row.tpot[0],
+            row.accept_length,
+            row.break_even,
+        )
+    return made
+
+
+def _speedup(row: Row) -> str:
+    if row.standing in ("failed", "skipped", "pending", "baseline"):
+        return row.standing
+    return row.speedup.replace(" (no interval)", " ?")
+
+
+def bar(value: float, largest: float) -> str:
+    """`value` as a bar of at most BAR_CELLS cells, in eighths of a cell."""
+    if largest <= 0 or value <= 0:
+        return ""
+    eighths = round(BAR_CELLS * 8 * value / largest)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return 0.0
+
+
+def _print_remarks(console: Console, table: LoadTable) -> None:
+    for row in table.rows:
+        words = [f"the engine ran {row.effective} instead of {row.requested}"] if row.rewritten else []
+        words += [row.remark] if row.remark and row.standing != "failed" else []
+        if words:
+            console.print(Padding(Text(f"{row.label}: {'; '.join(words)}", style="yellow"), (0, 0, 0, 2), expand=False))
+
+
+def _print_failures(console: Console, doc: Document) -> None:
+    for card in doc.failures:
+        console.print()
+        expected = ", expected" if card.expected else ""
+        console.print(Text(f"✗ {card.label} ({card.where}): {card.failure_class}{expected}", style="red bold"))
+        console.print(Padding(Text(card.message), (0, 0, 0, 2), expand=False))
+        for line in card.log_lines[-3:]:
+            console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False))
+        if card.remedy:
+            console.print(Padding(Text(f"→ {card.remedy}"), (0, 0, 0, 2), expand=False))
+
+
+def _print_commands(console: Console, doc: Document) -> None:
+    """The lines to paste, each command once; never wrapped, so that they can be copied."""
+    commands: dict[str, list[str]] = {}
+    for card in doc.winners:
+        commands.setdefault(card.one_line, []).append(card.load)
+    for command, loads in commands.items():
+        console.print()
+        console.print(Text(f"To run at {', '.join(loads)}:", style="dim"))
+        console.print(Text(command), soft_wrap=True)

@@ -1,0 +1,171 @@
+"""From a whole run to winners and sentences."""
+
+from dataclasses import replace
+
+import pytest
+
+from sweeper.analysis.compare import compare
+from sweeper.analysis.tables import COLUMNS, frame
+from sweeper.analysis.verdict import headline
+from sweeper.core.result import Failure, Mark
+from sweeper.core.run import RunData
+from sweeper.testing.runs import Model, Story, model_run
+
+QUIET = Model(repeat_noise=0.002, start_noise=0.001)
+
+
+def with_marks(run: RunData, label: str, load: int, mark: Mark) -> RunData:
+    """The run with `mark` on every measurement of one trial."""
+    arm = next(arm for arm in run.plan.arms if arm.label == label)
+    trial = next(t for t in run.plan.trials if t.arm_id == arm.arm_id and t.load.concurrency == load)
+    marked = tuple(
+        replace(entry, marks=(mark,)) if entry.trial_id == trial.trial_id else entry for entry in run.measurements
+    )
+    return replace(run, measurements=marked)
+
+
+def winner_labels(run: RunData) -> dict[str, str]:
+    return {winner.load: winner.arm.label for winner in compare(run).winners}
+
+
+def test_the_best_configuration_differs_by_load() -> None:
+    assert winner_labels(model_run(model=QUIET)) == {"1": "5-1-6", "8": "3-1-4", "32": "3-1-4"}
+
+
+def test_two_names_for_the_same_thing_are_no_difference() -> None:
+    run = model_run(("1-1-2",), model=Model(acceptance=0, draft_cost=0, verify_cost=0))
+    comparison = compare(run)
+    assert {entry.standing for entry in comparison.outcomes} == {"baseline", "no difference"}
+    assert {winner.arm.label for winner in comparison.winners} == {"baseline"}
+    assert headline(comparison).startswith("No difference")
+
+
+def test_a_losing_run_says_leave_it_off() -> None:
+    run = model_run(model=Model(acceptance=0.2), concurrency=(8, 32))
+    assert headline(compare(run)).startswith("Leave speculation off")
+
+
+def test_headline_leads_with_the_best_and_says_where_to_stop() -> None:
+    text = headline(compare(model_run(("5-4-16",), model=QUIET, concurrency=(1, 8, 32))))
+    assert text.startswith("5-4-16 is 2.0")
+    assert "turn speculation off there" in text
+    assert "between 8 and 32" in text
+
+
+def test_unranked_measurements_are_left_out_with_their_reason() -> None:
+    run = with_marks(model_run(model=QUIET), "5-1-6", 1, Mark(code="loops", message="outputs repeat", ranked=False))
+    comparison = compare(run)
+    out = next(entry for entry in comparison.outcomes if entry.arm.label == "5-1-6" and entry.load == "1")
+    assert out.numbers is None and out.estimate is None
+    assert len(out.excluded) == 8 and "outputs repeat" in out.excluded[0]
+    assert winner_labels(run)["1"] == "3-1-4"
+
+
+def test_a_warm_prefix_cache_cannot_win() -> None:
+    """The second point of a ladder ran on a warm cache: the winner comes from the valid ones."""
+    mark = Mark(code="prompt_cache", message="99.0 % of the prompt tokens came from the cache", ranked=False)
+    run = with_marks(model_run(("3-1-4", "5-1-6"), model=QUIET, concurrency=(1,)), "5-1-6", 1, mark)
+    assert winner_labels(run) == {"1": "3-1-4"}
+
+
+def test_a_generator_at_its_limit_is_not_ranked() -> None:
+    run = model_run(model=QUIET)
+    busy = replace(run.measurements[0].health, bottleneck="its core was busy")
+    run = replace(run, measurements=tuple(replace(entry, health=busy) for entry in run.measurements))
+    assert compare(run).winners == ()
+    assert headline(compare(run)).startswith("No verdict yet")
+
+
+def test_failures_keep_their_row_and_their_class() -> None:
+    failure = Failure(failure_class="oom_capture", message="no memory left", remedy="lower it")
+    comparison = compare(model_run(story=Story(failures={"5-4-16": failure})))
+    failed = [entry for entry in comparison.outcomes if entry.arm.label == "5-4-16"]
+    assert {entry.state for entry in failed} == {"failed"}
+    assert failed[0].reason == "oom_capture: no memory left"
+
+
+def test_ties_go_to_the_lower_tpot_then_to_fewer_draft_tokens() -> None:
+    run = model_run(("3-1-4", "5-1-6"), concurrency=(1,), model=Model(repeat_noise=0.03, start_noise=0.02))
+    (winner,) = compare(run).winners
+    assert winner.tied_with and winner.arm.label in ("3-1-4", "5-1-6")
+    assert {winner.arm.label, *winner.tied_with} == {"3-1-4", "5-1-6"}
+
+
+def test_unequal_running_caps_refuse_the_points_above() -> None:
+    run = model_run(model=QUIET, concurrency=(8, 128))
+    capped = tuple(
+        replace(
+            entry, effective=replace(entry.effective, max_running_requests=48 if entry.effective.algorithm else 4096)
+        )
+        for entry in run.measurements
+    )
+    comparison = compare(replace(run, measurements=capped))
+    standings = {entry.load: entry.standing for entry in comparison.outcomes if entry.arm.label == "3-1-4"}
+    assert standings == {"8": "better", "128": "not compared"}
+    refused = next(entry for entry in comparison.outcomes if entry.load == "128" and not entry.arm.is_baseline)
+    assert "queue-limited, not comparable" in refused.reason
+
+
+def test_a_baseline_with_another_cache_type_is_shown_only_with_that_remark() -> None:
+    run = model_run(model=QUIET)
+    changed = tuple(
+        replace(entry, effective=replace(entry.effective, raw={**entry.effective.raw, "kv_cache_dtype": "fp8_e4m3"}))
+        if entry.effective.algorithm
+        else entry
+        for entry in run.measurements
+    )
+    comparison = compare(replace(run, measurements=changed))
+    remarks = {remark for entry in comparison.outcomes for remark in entry.remarks}
+    assert any("rerun the baseline with kv_cache_dtype=fp8_e4m3" in remark for remark in remarks)
+
+
+def test_speculation_that_does_not_engage_is_named() -> None:
+    run = model_run(("3-1-4",), story=Story(acceptance={"3-1-4": 0.02}))
+    arm = next(entry for entry in compare(run).outcomes if not entry.arm.is_baseline)
+    assert any("not engaging" in remark for remark in arm.remarks)
+
+
+def test_few_requests_a_worker_rank_the_steady_window() -> None:
+    run = model_run(concurrency=(1, 32))  # 64 requests: 64 a worker, and 2
+    chosen = {entry.load: entry.numbers.steady for entry in compare(run).outcomes if entry.numbers}
+    assert chosen == {"1": False, "32": True}
+
+
+def test_categories_have_their_own_intervals_and_a_geometric_mean() -> None:
+    arm = next(entry for entry in compare(model_run(model=QUIET)).outcomes if not entry.arm.is_baseline)
+    assert set(arm.categories) == {"completion", "edit", "explain"}
+    product = 1.0
+    for estimate in arm.categories.values():
+        assert estimate.low is not None and estimate.low < estimate.ratio
+        product *= estimate.ratio
+    assert arm.category_mean is not None
+    assert arm.category_mean.ratio == pytest.approx(product ** (1 / 3))
+
+
+def test_a_single_pass_reports_the_drift_of_its_baseline() -> None:
+    comparison = compare(model_run(starts=1))
+    assert {drift.load for drift in comparison.drifts} == {"1", "8", "32"}
+    assert "within one server start" in headline(comparison)
+
+
+def test_an_unfinished_run_gives_what_is_known() -> None:
+    run = model_run(model=QUIET)
+    half = replace(run, results=(), measurements=run.measurements[:30], finished=False)
+    states = {entry.state for entry in compare(half).outcomes}
+    assert states == {"pending"}
+
+
+def test_an_empty_run_has_no_verdict() -> None:
+    run = replace(model_run(), measurements=(), results=(), finished=False)
+    assert headline(compare(run)).startswith("No verdict yet")
+    assert frame(run)["speedup"].isna().all()
+
+
+def test_the_table_has_one_row_a_trial_and_leaves_absent_values_absent() -> None:
+    run = model_run()
+    table = frame(run)
+    assert list(table.columns) == list(COLUMNS)
+    assert len(table) == len(run.plan.trials)
+    base = table[table.is_baseline]
+    assert base.accept_length.isna().all() and base.step_time_ms.isna().all()
+    assert table.ttft_ms_p99.isna().all()

@@ -1,0 +1,72 @@
+"""`sweeper report` and `sweeper compare` from the outside."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli import run_cli
+from sweeper.testing.runs import Model, model_run
+from sweeper.testing.stored import store_run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return store_run(model_run(("3-1-4",), concurrency=(1, 8), repeats=2), tmp_path / "results")
+
+
+def test_report_writes_the_page_and_prints_the_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["report", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert f"Report: {folder / 'report.html'}" in out
+    assert "3-1-4 is 2." in out
+    assert (folder / "report.html").stat().st_size > 4_000_000
+
+
+def test_json_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["report", "--json", str(folder.parent.parent)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["run_id"] == folder.name
+    assert [winner["arm"] for winner in data["winners"]] == ["3-1-4", "3-1-4"]
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("md", "## kimi"), ("csv", "experiment,run_id")])
+def test_other_formats_go_to_stdout_or_a_file(
+    kind: str, begins: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(["report", str(folder), "--format", kind]) == 0
+    assert capsys.readouterr().out.startswith(begins)
+    assert run_cli(["report", str(folder), "--format", kind, "--out", str(tmp_path / "x")]) == 0
+    assert (tmp_path / "x").read_text().startswith(begins)
+
+
+def test_a_folder_without_runs_is_one_line_and_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["report", str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1 and "no run here" in captured.err
+
+
+def test_compare_of_the_same_thing_is_no_difference(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = store_run(model_run(("3-1-4",), concurrency=(1, 8), repeats=2, model=Model(seed=5)), tmp_path / "more")
+    assert run_cli(["compare", str(folder), str(other)]) == 0
+    assert "No difference beyond noise." in capsys.readouterr().out
+
+
+def test_compare_refuses_and_names_the_difference_unless_forced(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = model_run(("3-1-4",), concurrency=(1, 8), repeats=2)
+    other = store_run(run, tmp_path / "more")
+    stored = json.loads((other / "plan.json").read_text())
+    stored["experiment"]["workload"]["temperature"] = 1
+    (other / "plan.json").write_text(json.dumps(stored))
+
+    assert run_cli(["compare", str(folder), str(other)]) == 2
+    assert "sampling, temperature: 0 against 1" in capsys.readouterr().err
+    assert run_cli(["compare", "--force", str(folder), str(other)]) == 0
+    assert "NOT COMPARABLE" in capsys.readouterr().out
+    assert run_cli(["compare", "--force", "--json", str(folder), str(other)]) == 0
+    assert json.loads(capsys.readouterr().out)["comparable"] is False
