@@ -1,0 +1,25 @@
+"""The tiny trained pair that Sweeper ships: a Llama target and its EAGLE-3 draft."""
+
+import shutil
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+__all__ = ["ToyPair", "unpack"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToyPair:
+    """Where an unpacked pair lies: two checkpoint folders and a JSON-lines file of prompts."""
+
+    target: Path
+    draft: Path
+    prompts: Path
+
+
+def unpack(dest: Path) -> ToyPair:
+    """Write the shipped pair into `dest`, which is made if it is missing; files of the pair are replaced."""
+    dest.mkdir(parents=True, exist_ok=True)
+    with as_file(files("sweeper") / "data" / "toy") as shipped:
+        shutil.copytree(shipped, dest, dirs_exist_ok=True)
+    return ToyPair(target=dest / "target", draft=dest / "draft", prompts=dest / "prompts.jsonl")
