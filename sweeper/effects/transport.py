@@ -1,25 +1,28 @@
 """The measured path: one keep-alive HTTP/1.1 connection a worker, bytes stamped on arrival, nothing parsed.
 
 An HTTP library costs more than a streamed token does (a shared httpx client with 256 streams: 5 CPU ms a request), so
-this is a bare asyncio protocol. It never retries, follows no redirects and speaks no proxy; for those there is the
+this is a bare socket on the event loop. The kernel says when the bytes arrived, so that a busy machine delays our
+reading but not our clock. It never retries, follows no redirects, speaks no TLS and no proxy; for those there is the
 httpx client behind the same `Channel`.
 """
 
 import asyncio
 import re
-import ssl
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from sweeper.core.sample import ErrorKind, RequestError
+from sweeper.effects.timestamps import CONTROL_BYTES, arrival_of, ask_for_timestamps
 from sweeper.engine.http1 import FramingError, Piece, ResponseEnd, unframe
 from sweeper.engine.wire import Reply
 
 WATCH_INTERVAL_S = 0.25
 CONNECT_TIMEOUT_S = 30.0
+_READ_BYTES = 262144
 _COUNT = re.compile(rb'"completion_tokens": ?(\d+)')
 _ENDLESS_SLACK_TOKENS = 64
 """Above max_tokens: an engine may accept a whole draft past the limit before it cuts."""
@@ -90,14 +93,12 @@ class Channel(Protocol):
     def close(self) -> None: ...
 
 
-class LeanChannel(asyncio.Protocol):
-    """The lean Channel. Not safe for two requests at once."""
+class LeanChannel:
+    """The lean Channel, plain HTTP only. Not for two requests at once."""
 
     def __init__(self, base_url: str, path: str, *, headers: Mapping[str, str], limits: Limits) -> None:
         url = urlsplit(base_url)
-        self._host = url.hostname or "127.0.0.1"
-        self._tls = ssl.create_default_context() if url.scheme == "https" else None
-        self._port = url.port or (443 if self._tls else 80)
+        self._host, self._port = url.hostname or "127.0.0.1", url.port or 80
         self._limits = limits
         fixed = {
             "host": url.netloc.rpartition("@")[2],
@@ -107,30 +108,43 @@ class LeanChannel(asyncio.Protocol):
         }
         lines = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
         self._head = f"POST {url.path.rstrip('/')}{path} HTTP/1.1\r\n{lines}content-length: ".encode()
-        self._transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._socket: socket.socket | None = None
         self._done: asyncio.Future[RequestError | None] | None = None
         self._response = ResponseEnd()
         self._request: Request | None = None
         self._send_ns = self._last_ns = self._end_ns = 0
 
     async def open(self) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(lambda: self, self._host, self._port, ssl=self._tls)
+            found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = found[0]
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            try:
+                await self._loop.sock_connect(sock, address)
+            except BaseException:
+                sock.close()
+                raise
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ask_for_timestamps(sock)
+        self._socket = sock
+        self._loop.add_reader(sock, self._readable)
 
     async def exchange(self, request: Request) -> Capture:
-        if self._transport is None or self._transport.is_closing():
+        if self._socket is None:
             try:
                 await self.open()
             except (OSError, TimeoutError) as error:
                 return self._refused(request, error)
-        assert self._transport is not None
-        self._done = asyncio.get_running_loop().create_future()
+        self._done = self._loop.create_future()
         self._response = ResponseEnd()
         self._request = request
+        data = b"%b%d\r\n\r\n%b" % (self._head, len(request.body), request.body)
         self._send_ns = self._last_ns = time.perf_counter_ns()
-        self._transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(request.body), request.body))
         try:
+            await self._send(data)
             failure = await self._done
         finally:
             self._done = None
@@ -142,6 +156,29 @@ class LeanChannel(asyncio.Protocol):
             pieces=tuple(self._response.pieces),
             failure=failure,
         )
+
+    async def _send(self, data: bytes) -> None:
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._lost(error)
+            return
+        if sent < len(data):
+            await self._send_rest(data[sent:])
+
+    async def _send_rest(self, data: bytes) -> None:
+        """A body larger than the socket's buffer; the watch must be able to end this wait too."""
+        assert self._socket is not None and self._done is not None
+        sending = asyncio.create_task(_all_sent(self._loop, self._socket, data))
+        waits: tuple[asyncio.Future[Any], ...] = (sending, self._done)
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            sending.cancel()
+        elif (error := sending.result()) is not None:
+            self._lost(error)
 
     def _refused(self, request: Request, error: BaseException) -> Capture:
         now_ns = time.perf_counter_ns()
@@ -161,17 +198,27 @@ class LeanChannel(asyncio.Protocol):
             self._fail("endless", f"still going after max_tokens = {self._request.max_tokens}")
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-
-    def data_received(self, data: bytes) -> None:
-        now_ns = time.perf_counter_ns()
-        self._last_ns = now_ns
+    def _readable(self) -> None:
+        assert self._socket is not None
         try:
-            whole = self._response.add(now_ns, data)
+            data, control, _, _ = self._socket.recvmsg(_READ_BYTES, CONTROL_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        if not data:
+            self._lost(None)
+            return
+        arrival_ns = arrival_of(control)
+        self._last_ns = arrival_ns
+        try:
+            whole = self._response.add(arrival_ns, data)
         except FramingError as error:
             self._fail("garbage", str(error))
             return
@@ -180,13 +227,11 @@ class LeanChannel(asyncio.Protocol):
             if self._response.head is not None and not self._response.head.keep_alive:
                 self.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        if self._done is None or self._done.done():
-            return
+    def _lost(self, error: BaseException | None) -> None:
+        self.close()
         head = self._response.head
-        if exc is not None:
-            self._finish(RequestError(kind="dropped", message=str(exc) or "connection reset"))
+        if error is not None:
+            self._finish(RequestError(kind="dropped", message=str(error) or "connection reset"))
         elif head is not None and head.length is None and not head.chunked:
             self._finish(None)
         else:
@@ -200,6 +245,14 @@ class LeanChannel(asyncio.Protocol):
         if self._done is not None and not self._done.done():
             self._end_ns = time.perf_counter_ns()
             self._done.set_result(failure)
+
+
+async def _all_sent(loop: asyncio.AbstractEventLoop, sock: socket.socket, data: bytes) -> OSError | None:
+    try:
+        await loop.sock_sendall(sock, data)
+    except OSError as error:
+        return error
+    return None
 
 
 def endless(pieces: list[Piece], max_tokens: int) -> bool:

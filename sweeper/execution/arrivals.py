@@ -34,6 +34,13 @@ def _ramped_s(offset_s: float, ramp_s: float) -> float:
     return float((2 * ramp_s * offset_s) ** 0.5)
 
 
+FIRST_WAVE_GAP_S = 0.0002
+"""Between the first requests of a closed loop: a server reads one connection after the other, and the queue of a single
+burst (some 50 µs a request) would be measured as its time to first token."""
+
+
 def worker_delay_s(load: LoadPoint, worker: int) -> float:
-    """How long a worker of a ramped closed loop waits before its first request."""
-    return load.ramp_s * worker / load.concurrency if load.arrival == "closed" else 0.0
+    """How long a worker of a closed loop waits before its first request."""
+    if load.arrival != "closed":
+        return 0.0
+    return worker * max(FIRST_WAVE_GAP_S, load.ramp_s / load.concurrency)

@@ -172,7 +172,7 @@ def _channels(load: Load, count: int) -> list[Channel]:
     limits = Limits(request_s=load.workload.request_timeout_s, stall_s=load.workload.stall_timeout_s)
     headers = {"authorization": f"Bearer {load.target.api_key}"} if load.target.api_key else {}
     url, path = load.target.base_url, PATHS[load.workload.endpoint]
-    if load.client == "httpx":
+    if load.client == "httpx" or url.startswith("https:"):
         from sweeper.effects.http import HttpxChannel
 
         return [HttpxChannel(url, path, headers=headers, limits=limits) for _ in range(count)]

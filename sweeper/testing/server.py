@@ -12,10 +12,12 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -24,6 +26,7 @@ from sweeper.testing.generation import Fault, FaultKind, Script
 from sweeper.testing.serving import Connection, FakeServer, Life
 
 VERSION = "0.5.23"
+FIRED_UP = "The server is fired up and ready to roll!"
 START_FAILURES = {
     "bad_argument": (2, ["launch_server.py: error: unrecognized arguments: --no-such-flag"]),
     "oom_load": (1, ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."]),
@@ -51,6 +54,30 @@ def stand_in_python(path: Path) -> Path:
     )
     path.chmod(0o755)
     return path
+
+
+@contextmanager
+def running(*options: str) -> Iterator[str]:
+    """A fake server in a process of its own for the time of the block; gives its base URL."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "sweeper.testing.server", "--port", str(port), *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if FIRED_UP in line:
+                break
+        else:
+            raise RuntimeError(f"the fake server did not start: {''.join(lines)}")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+        process.stderr.close()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -103,7 +130,7 @@ async def _serve(server: FakeServer) -> None:
         log(f"ERROR:    [Errno {error.errno}] error while attempting to bind on address: address already in use")
         raise SystemExit(1) from None
     log("Application startup complete.")
-    log("The server is fired up and ready to roll!")
+    log(FIRED_UP)
     async with listener:
         await ended.wait()
 
