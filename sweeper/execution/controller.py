@@ -53,6 +53,9 @@ class Work:
     skips: tuple[tuple[str, str, str], ...] = ()
     """(arm_id, reason, code) of arms that must not run: what the doctor found."""
     resumed: int = 0
+    """Measurements kept from before."""
+    notes: tuple[str, ...] = ()
+    """What was found and moved aside when the run was opened."""
 
 
 class Controller:
@@ -81,6 +84,10 @@ class Controller:
         self._stopping = asyncio.Event()
         self._started_s = clock()
 
+    @property
+    def run_id(self) -> str:
+        return self._writer.run_id
+
     async def run(self) -> RunEnded:
         """Raises StoreError when the results folder fails; servers are stopped by then."""
         plan = self._work.plan
@@ -94,6 +101,8 @@ class Controller:
                 estimate_s=plan.estimate_s,
             )
         )
+        for note in self._work.notes:
+            self._emit(Notice(message=note, level="warning"))
         self._skip_arms()
         self._pending.extend(self._accounts.pending())
         try:
@@ -108,9 +117,6 @@ class Controller:
     def interrupt(self) -> None:
         """Call within the event loop. Running servers are stopped, nothing more is started."""
         self._stopping.set()
-
-    def notice(self, message: str) -> None:
-        self._emit(Notice(message=message))
 
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         stopper = tasks.create_task(self._stop_when_asked())

@@ -1,21 +1,25 @@
 """Slots on a Ray cluster: a placement group and an actor each. The only module that knows Ray."""
 
 import asyncio
+import atexit
 import logging
 import os
 import socket
+import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+_GPU_NUMBERS = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+"""Workers keep CUDA_VISIBLE_DEVICES as the node has it; the slot's GPUs reach the server by its launch plan alone."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
 """Read when ray is imported: nothing is sent anywhere, no notices, no second environment beside the one we run in."""
-for _name, _value in _QUIET.items():
+for _name, _value in {**_QUIET, **_GPU_NUMBERS}.items():
     os.environ.setdefault(_name, _value)
 
 import ray  # noqa: E402  after its environment
@@ -33,6 +37,8 @@ OBJECT_STORE_BYTES = 256 * 2**20
 """Events are small; Ray's default is a third of the memory."""
 STOP_TIMEOUT_S = 120.0
 """A worker that has not stopped its server by then is killed; the keeper ends the server."""
+SHUTDOWN_TIMEOUT_S = 15.0
+"""Leaving a healthy Ray takes 1.4 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +150,12 @@ class RayPool:
     async def close(self) -> None:
         for reserved in list(self._reserved.values()):
             self._discard(reserved)
-        ray.shutdown()
+        leaving = threading.Thread(target=ray.shutdown, daemon=True)
+        leaving.start()
+        await asyncio.to_thread(leaving.join, SHUTDOWN_TIMEOUT_S)
+        if leaving.is_alive():
+            # Its daemons are dead (a signal to the whole process group): Ray would wait a minute and abort us.
+            atexit.unregister(ray.shutdown)
 
     def _take_idle(self, gpus: int) -> _Reserved | None:
         for slot_id in self._idle:
@@ -189,8 +200,9 @@ class RayPool:
                 "num_gpus": bundle.get("GPU", 0),
                 "max_concurrency": 4,
                 "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
-                "runtime_env": {"env_vars": {"PYTHONPATH": _python_path()}},
             }
+            if not self._own_cluster:
+                options["runtime_env"] = {"env_vars": {"PYTHONPATH": _python_path(), **_GPU_NUMBERS}}
             controller_node = ray.get_runtime_context().get_node_id()
             worker = _remote(Worker).options(**options).remote(self._tools, controller_node)
             host, gpu_ids = await worker.place.remote()
@@ -224,10 +236,9 @@ async def _await(reference: Any) -> Any:
 
 def _connect(address: str | None) -> None:
     """Starts a Ray of our own, or joins one; every way to fail is one line."""
-    options: dict[str, Any] = {
-        "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE_BYTES,
-    }
+    options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    if address is None:  # workers of our own Ray inherit this; a checkout is found whatever the current folder is
+        os.environ["PYTHONPATH"] = _python_path()
     try:
         ray.init(
             address=address or "local",

@@ -17,7 +17,7 @@ from sweeper.core.events import (
     StartFailed,
     TrialEnded,
 )
-from sweeper.core.result import SCHEMA_VERSION, StartRecord
+from sweeper.core.result import SCHEMA_VERSION, Measurement, StartRecord
 from sweeper.core.trial import Plan
 from sweeper.errors import StoreError
 from sweeper.store import layout
@@ -157,22 +157,39 @@ def _json(value: Mapping[str, Any], *, indent: int | None = 2) -> bytes:
 
 def _line(event: Event, at: datetime) -> dict[str, Any]:
     """What the journal says of an event; bulky parts stay in their own files."""
-    plain = to_plain(event) if not isinstance(event, Measured | ServerReady) else _short(event)
-    return {"at": at.isoformat(timespec="milliseconds"), "kind": event.kind, **plain}
+    return {"at": at.isoformat(timespec="milliseconds"), "kind": event.kind, **_told(event)}
 
 
-def _short(event: Measured | ServerReady) -> dict[str, Any]:
-    if isinstance(event, ServerReady):
-        record = event.record
-        return {
-            "group_id": record.group_id,
-            "start": record.start,
-            "launch_id": record.launch_id,
-            "node": record.node,
-            "gpu_ids": list(record.gpu_ids),
-            "ready_s": record.times.ready_s,
-        }
-    one = event.measurement
+def _told(event: Event) -> dict[str, Any]:
+    match event:
+        case ServerReady(record=record):
+            return _told_record(record)
+        case StartEnded(record=record):
+            return _told_record(record)
+        case StartFailed():
+            failure = {"failure": to_plain(event.failure)}
+            start = {"group_id": event.group_id, "arm_id": event.arm_id, "start": event.start}
+            return {**start, **failure, **(_told_record(event.record) if event.record else {})}
+        case Measured(measurement=one):
+            return _told_measurement(one)
+        case _:
+            plain: dict[str, Any] = to_plain(event)
+            return plain
+
+
+def _told_record(record: StartRecord) -> dict[str, Any]:
+    return {
+        "group_id": record.group_id,
+        "start": record.start,
+        "launch_id": record.launch_id,
+        "node": record.node,
+        "gpu_ids": list(record.gpu_ids),
+        "port": record.port,
+        "ready_s": record.times.ready_s,
+    }
+
+
+def _told_measurement(one: Measurement) -> dict[str, Any]:
     return {
         "trial_id": one.trial_id,
         "group_id": one.group_id,

@@ -1,0 +1,133 @@
+"""`sweeper run`: measure every configuration of an experiment; what was cut goes on where it stood."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweeper.core.result import Failed, Skipped
+from sweeper.core.run import RunData
+
+
+@click.command()
+@click.argument("experiment", type=click.Path(path_type=Path))
+@click.option("--fresh", is_flag=True, help="Start a new run even when one of the same plan can be resumed.")
+@click.option(
+    "--out", "results_dir", type=click.Path(path_type=Path), default=Path("results"), help="Results folder [results]."
+)
+@click.option("--ray-address", metavar="ADDRESS", help="Join this Ray cluster instead of starting a Ray here.")
+@click.option("--retry-failed", is_flag=True, help="Run failed and skipped trials of the resumed run again.")
+@click.option("--only", metavar="'steps=3,topk=1'", help="Run only the matching trials and their baselines.")
+@click.option("--accept-drift", is_flag=True, help="Keep measurements of another engine, driver or prompts.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+def command(experiment: Path, ray_address: str | None, as_json: bool, **options: Any) -> int:
+    """Measure every configuration of EXPERIMENT.
+
+    The latest run of the same plan is resumed; when it is complete, it is printed. Ctrl-C once stops in order, twice at
+    once; either way the next call goes on.
+    """
+    from sweeper.execution import session
+
+    chosen = session.Options(**options)
+    prepared = session.prepare(experiment)
+    if (complete := session.finished_run(prepared, chosen)) is not None:
+        _show(complete.path, as_json=as_json, state="complete")
+        return 0
+    ended, path = _measure(prepared, chosen, ray_address)
+    if ended.interrupted:
+        _say(f"interrupted; {path} keeps what was measured, the same command goes on")
+        if as_json:
+            click.echo(json.dumps(_document(path, "interrupted"), indent=2))
+        return 130
+    run = _show(path, as_json=as_json, state="finished")
+    return 1 if _went_wrong(run) else 0
+
+
+def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[Any, Path]:
+    from sweeper.execution import session
+    from sweeper.execution.ray_pool import RayPool
+    from sweeper.execution.tools import real_tools
+    from sweeper.present.progress import make_display
+
+    experiment = prepared.experiment
+    pool = RayPool(
+        real_tools,
+        device=experiment.engine.device,
+        exclusive=experiment.run.parallel == "exclusive",
+        address=ray_address or os.environ.get("RAY_ADDRESS"),
+    )
+    opened = session.open_run(prepared, options)
+    display = make_display(prepared.plan, sys.stderr)
+    try:
+        work = session.run_session(prepared, opened, pool, display, on_controller=_stop_on_signals)
+        return asyncio.run(work), opened.writer.path
+    finally:
+        display.close()
+
+
+def _stop_on_signals(controller: Any) -> None:
+    """The first SIGINT or SIGTERM stops in order, the second at once."""
+    from sweeper.execution.emergency import end_servers
+
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            end_servers(controller.run_id)
+            os._exit(130)
+        asked = True
+        _say("stopping servers; once more to kill them at once")
+        controller.interrupt()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
+def _show(path: Path, *, as_json: bool, state: str) -> RunData:
+    """Writes the report and prints what came out."""
+    from sweeper.present.report import write_report
+    from sweeper.present.terminal import print_run
+    from sweeper.store.reader import read_run
+
+    report = write_report(path)
+    run = read_run(path)
+    if as_json:
+        click.echo(json.dumps(_document(path, state), indent=2))
+    else:
+        print_run(run)
+        _say(f"report: {report}")
+    return run
+
+
+def _document(path: Path, state: str) -> dict[str, Any]:
+    from sweeper.store.codec import to_plain
+    from sweeper.store.reader import read_run
+
+    run = read_run(path)
+    return {
+        "run_dir": str(path),
+        "run_id": run.run_id,
+        "plan_id": run.plan.plan_id,
+        "state": state,
+        "measurements": len(run.measurements),
+        "results": [to_plain(result) for result in run.results],
+        "problems": list(run.problems),
+    }
+
+
+def _went_wrong(run: RunData) -> bool:
+    """A trial failed, or was refused by the doctor, and its arm had not said so beforehand."""
+    refused = (one for one in run.results if isinstance(one, Skipped) and one.reason.startswith("doctor"))
+    failed = (one for one in run.results if isinstance(one, Failed))
+    return any(not one.expected for one in (*failed, *refused))
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
