@@ -124,9 +124,11 @@ def _document(path: Path, state: str) -> dict[str, Any]:
 
 def _went_wrong(run: RunData) -> bool:
     """A trial failed, or was refused by the doctor, and its arm had not said so beforehand."""
-    refused = (one for one in run.results if isinstance(one, Skipped) and one.reason.startswith("doctor"))
-    failed = (one for one in run.results if isinstance(one, Failed))
-    return any(not one.expected for one in (*failed, *refused))
+    return any(
+        not one.expected and (isinstance(one, Failed) or one.reason.startswith("doctor"))
+        for one in run.results
+        if isinstance(one, Failed | Skipped)
+    )
 
 
 def _say(text: str) -> None:

@@ -121,8 +121,8 @@ class PlainDisplay:
             case PhaseChanged():
                 return self._phase_line(event)
             case Measured(measurement=one):
-                progress = self._progress
-                return f"{self._label(one.arm_id)}: {measured_text(self._plan, one)}  [{progress.done + progress.resumed}/{progress.total}]"
+                count = f"[{self._progress.done + self._progress.resumed}/{self._progress.total}]"
+                return f"{self._label(one.arm_id)}: {measured_text(self._plan, one)}  {count}"
             case _:
                 return sentence(event, self._label)
 
@@ -193,7 +193,8 @@ def sentence(event: Event, label: Callable[[str], str]) -> str | None:
             ready_s = record.times.ready_s
             return f"ready after {ready_s:.0f} s on {record.node}, port {record.port}" if ready_s is not None else None
         case StartFailed():
-            return f"{label(event.arm_id)}: start {event.start + 1} failed: {event.failure.message}; {event.failure.remedy}"
+            failure = event.failure
+            return f"{label(event.arm_id)}: start {event.start + 1} failed: {failure.message}; {failure.remedy}"
         case TrialFailed():
             return f"trial {event.trial_id}: {event.failure.message}"
         case TrialEnded(result=Failed() as failed):

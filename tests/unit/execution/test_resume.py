@@ -1,0 +1,94 @@
+from dataclasses import replace
+from pathlib import Path
+
+from sweeper.core.events import Measured, TrialEnded
+from sweeper.core.launch import EngineFingerprint
+from sweeper.core.result import Completed, Failed, Failure, Skipped
+from sweeper.core.run import RunData
+from sweeper.execution.resume import drift, resume
+from sweeper.store.reader import read_run
+from sweeper.store.writer import RunWriter
+from sweeper.testing.plans import small_fingerprint, small_measurement, small_plan
+
+PLAN = small_plan(starts=1, repeats=2, concurrency=(1,))
+BASE, SPEC = PLAN.trials
+NOW = small_fingerprint()
+PATCHED = replace(NOW, engine=EngineFingerprint(version="0.0.fake", files_sha256="0" * 64))
+
+
+def a_run(tmp_path: Path, *events: Measured | TrialEnded) -> RunData:
+    writer = RunWriter.create(tmp_path, PLAN, experiment={}, environment={})
+    for event in events:
+        writer.record(event)
+    writer.close()
+    return read_run(writer.path)
+
+
+def measured(repeat: int = 0) -> Measured:
+    return Measured(measurement=small_measurement(BASE, repeat=repeat), samples=())
+
+
+def failed() -> TrialEnded:
+    failure = Failure(failure_class="oom_load", message="too big", remedy="smaller")
+    return TrialEnded(result=Failed(trial_id=SPEC.trial_id, failure=failure))
+
+
+def test_measurements_of_the_same_thing_are_kept(tmp_path: Path) -> None:
+    run = a_run(tmp_path, measured(0), measured(1))
+    before = resume(run, NOW)
+    assert before.kept == run.measurements
+    assert (before.aside, before.notes) == ((), ())
+
+
+def test_a_patched_engine_of_the_same_version_runs_again_and_is_named(tmp_path: Path) -> None:
+    ended = TrialEnded(result=Completed(trial_id=BASE.trial_id, measurements=2))
+    run = a_run(tmp_path, measured(0), measured(1), ended)
+    before = resume(run, PATCHED)
+    assert before.kept == () and before.results == ()
+    names = {path.name for path in before.aside}
+    assert names == {"start-0-repeat-0", "start-0-repeat-1", "result.json"}
+    assert before.notes == (
+        "2 measurements are of something else and run again: the engine's files changed from ffffffffffff to 000000000000",
+    )
+
+
+def test_accepted_drift_is_kept(tmp_path: Path) -> None:
+    run = a_run(tmp_path, measured(0))
+    assert resume(run, PATCHED, accept_drift=True).kept == run.measurements
+
+
+def test_what_is_unknown_on_one_side_is_no_drift() -> None:
+    unknown = replace(NOW, engine=EngineFingerprint(version=None, files_sha256=None), driver="570.1", gpu=("H200",))
+    assert drift(NOW, unknown) == ()
+    assert drift(replace(NOW, gpu=("H200", "H200")), replace(NOW, gpu=("H200",))) == ()
+    assert drift(replace(NOW, gpu=("H100",)), replace(NOW, gpu=("H200",))) == ("the GPU changed from H100 to H200",)
+
+
+def test_a_completed_trial_whose_measurements_were_lost_runs_again(tmp_path: Path) -> None:
+    run = a_run(tmp_path, measured(0), TrialEnded(result=Completed(trial_id=BASE.trial_id, measurements=2)))
+    before = resume(run, NOW)
+    assert before.results == ()
+    assert [path.name for path in before.aside] == ["result.json"]
+    assert before.kept == run.measurements
+
+
+def test_failed_trials_stay_failed_until_asked(tmp_path: Path) -> None:
+    run = a_run(tmp_path, failed())
+    assert resume(run, NOW).results == run.results
+    assert resume(run, NOW, retry_failed=True).results == ()
+
+
+def test_what_the_budget_or_the_doctor_skipped_is_judged_anew(tmp_path: Path) -> None:
+    reasons = {"budget: 5 minutes were used up": False, "doctor: d2t": False, "stopped after a failure": True}
+    for number, (reason, stands) in enumerate(reasons.items()):
+        skipped = Skipped(trial_id=SPEC.trial_id, reason=reason)
+        run = a_run(tmp_path / str(number), TrialEnded(result=skipped))
+        assert resume(run, NOW).results == ((skipped,) if stands else ())
+
+
+def test_half_written_remains_are_moved_aside_and_named(tmp_path: Path) -> None:
+    run = a_run(tmp_path, measured(0))
+    broken = run.path / "trials" / BASE.trial_id / "start-0-repeat-1"
+    before = resume(run, NOW, broken=(broken,))
+    assert before.aside == (broken,)
+    assert "half-written" in before.notes[0]
