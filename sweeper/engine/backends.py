@@ -37,6 +37,7 @@ def tree_on_backend(request: Request) -> Iterator[str]:
     """Raises Refused for a draft tree that the asked backends cannot run."""
     topk = request.spec.eagle_topk or 1
     prefill, decode = phases(request.args)
+    fallback = "intel_amx" if request.device == "cpu" else None
     draft_backend = request.spec.args.get("draft_attention_backend")
     pages = page_size(request.args, draft_backend)
     if pages is not None and request.args.get("page_size") not in (None, pages):
@@ -45,7 +46,7 @@ def tree_on_backend(request: Request) -> Iterator[str]:
         return
     if "trtllm_mha" in (prefill, decode):
         raise Refused(f"trtllm_mha only supports eagle_topk 1, got {topk}; use a chain, or flashinfer, fa3 or triton")
-    backend = request.args.get("attention_backend") or (prefill if prefill == decode else None)
+    backend = request.args.get("attention_backend") or (prefill if prefill == decode else None) or fallback
     allowed = ("flashinfer",) if request.spec.algorithm == "NGRAM" else TREE_WITH_PAGES
     if pages is not None and pages > 1 and backend is not None and backend not in allowed:
         raise Refused(
