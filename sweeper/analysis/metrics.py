@@ -1,5 +1,6 @@
 """Samples → Metrics, exactly by the design's "Numbers". Absent is None, never zero; nothing here does I/O."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -263,4 +264,9 @@ def _accuracy(good: Sequence[Sample], answers: Mapping[str, str]) -> float | Non
     checked = [sample for sample in good if sample.prompt_id in answers]
     if not checked:
         return None
-    return sum(answers[sample.prompt_id] in sample.text for sample in checked) / len(checked)
+    return sum(_holds(sample.text, answers[sample.prompt_id]) for sample in checked) / len(checked)
+
+
+def _holds(text: str, answer: str) -> bool:
+    """As a word of its own: `Answer: 42` is not in `Answer: 421`."""
+    return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None

@@ -1,6 +1,7 @@
 """Speculation counters in all the spellings that SGLang has used (facts: verl PR #7543, sglang PR #24081, #25014)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sweeper.core.sample import SpecCounters
@@ -34,3 +35,51 @@ def _count(meta: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAverage:
+    """The engine's own average accept length since its last flush. Never the run's: warm-up is in it."""
+
+    accept_length: float | None
+    reason: str = ""
+    """Why there is none."""
+
+
+def server_average(info: Mapping[str, Any]) -> ServerAverage:
+    """From /server_info. The engine adds to its totals every `decode_log_interval` steps, and a flush zeroes them."""
+    if not info.get("speculative_algorithm"):
+        return ServerAverage(accept_length=None, reason="not speculative")
+    states = [state for state in info.get("internal_states") or () if isinstance(state, Mapping)]
+    values = [state["avg_spec_accept_length"] for state in states if "avg_spec_accept_length" in state]
+    if values:
+        return ServerAverage(accept_length=sum(values) / len(values))
+    interval = info.get("decode_log_interval", 40)
+    return ServerAverage(
+        accept_length=None, reason=f"not measured: fewer than {interval} decode steps since the last cache flush"
+    )
+
+
+_VLLM = {
+    "verify_steps": "vllm:spec_decode_num_drafts_total",
+    "proposed": "vllm:spec_decode_num_draft_tokens_total",
+    "correct": "vllm:spec_decode_num_accepted_tokens_total",
+}
+
+
+def prometheus_counters(text: str) -> SpecCounters | None:
+    """vLLM's lifetime counters from /metrics, all engines summed; the target's own token is not in them."""
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("{")
+        for key, wanted in _VLLM.items():
+            if name == wanted or line.startswith(wanted + " "):
+                sums[key] = sums.get(key, 0.0) + float((rest.rpartition("}")[2] if rest else line).split()[-1])
+    if not sums.get("verify_steps"):
+        return None
+    return SpecCounters(
+        verify_steps=int(sums["verify_steps"]),
+        correct_drafts=int(sums["correct"]) if "correct" in sums else None,
+        proposed_drafts=int(sums["proposed"]) if "proposed" in sums else None,
+        histogram=None,
+    )

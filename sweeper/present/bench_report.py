@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweeper.analysis.availability import missing
 from sweeper.analysis.metrics import summarize
 from sweeper.analysis.quality import cache_mark, content_marks
 from sweeper.core.experiment import Workload
@@ -44,6 +45,7 @@ def bench_report(
         "errors": dict(metrics.errors),
         "error_examples": _examples(outcome),
         "irregular": _irregular(outcome),
+        "not_available": dict(missing(outcome.samples)),
         "marks": [to_plain(mark) for mark in _marks(outcome, metrics)],
         "warnings": [*prompts.warnings, *([outcome.stopped] if outcome.stopped else [])],
         "health": to_plain(outcome.health),
@@ -134,5 +136,6 @@ def bench_text(report: Mapping[str, Any]) -> str:
         lines.append(f"  {name:<16}" + " ".join(f"{'–' if cell is None else f'{cell:.2f}':>10}" for cell in cells))
     lines += [f"  error: {count} {kind}: {report['error_examples'][kind]}" for kind, count in report["errors"].items()]
     lines += [f"  {count} answers: {note}" for note, count in report["irregular"].items()]
+    lines += [f"  {name} not available: {reason}" for name, reason in report["not_available"].items()]
     lines += [f"  {mark['code']}: {mark['message']}" for mark in report["marks"]]
     return "\n".join([*lines, *(f"  note: {warning}" for warning in report["warnings"])])

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import socket
+import struct
 import time
 from dataclasses import dataclass
 from typing import IO, Any, cast, get_args
@@ -289,6 +291,8 @@ class Connection(asyncio.Protocol):
     def end(self, *, reset: bool) -> None:
         self.answer = None
         if reset:
+            no_linger = struct.pack("ii", 1, 0)  # closing then sends RST instead of FIN
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
             self.transport.abort()
         else:
             self.transport.close()

@@ -1,7 +1,8 @@
 import pytest
 
 from sweeper.core.sample import SpecCounters
-from sweeper.engine.counters import spec_counters
+from sweeper.engine.counters import prometheus_counters, server_average, spec_counters
+from sweeper.engine.decode_line import decode_batch
 
 NEW = {
     "spec_verify_ct": 80,
@@ -36,3 +37,40 @@ def test_counters_under_unknown_names_are_unknown():
 @pytest.mark.parametrize("meta", [{}, {"completion_tokens": 1}, {"spec_verify_ct": 0}])
 def test_a_request_without_verify_steps_has_no_counters(meta):
     assert spec_counters(meta) is None
+
+
+def test_a_server_without_a_tick_since_the_flush_has_no_average_and_says_why():
+    info = {
+        "speculative_algorithm": "EAGLE3",
+        "decode_log_interval": 50,
+        "internal_states": [{"last_gen_throughput": 9}],
+    }
+    average = server_average(info)
+    assert average.accept_length is None
+    assert "fewer than 50 decode steps since the last cache flush" in average.reason
+    assert server_average({**info, "internal_states": [{"avg_spec_accept_length": 2.5}]}).accept_length == 2.5
+    assert server_average({"internal_states": [{}]}).reason == "not speculative"
+
+
+def test_vllm_counts_drafts_and_accepted_tokens_of_all_its_engines():
+    text = """# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0"} 1500.0
+vllm:spec_decode_num_drafts_total{engine="1"} 500.0
+vllm:spec_decode_num_draft_tokens_total{engine="0"} 6000.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0"} 3120.0
+"""
+    expected = SpecCounters(verify_steps=2000, correct_drafts=3120, proposed_drafts=6000, histogram=None)
+    assert prometheus_counters(text) == expected
+    assert prometheus_counters("sglang:num_running_reqs 1\n") is None
+
+
+@pytest.mark.parametrize("comma", [",", "."])
+def test_the_logs_throughput_is_the_batchs_and_a_users_share_is_its_part(comma):
+    line = (
+        f"[2026-01-05 10:00:00 TP0] Decode batch{comma} #running-req: 16, #token: 5000, token usage: 0.1, "
+        "accept len: 2.40, accept rate: 0.47, cuda graph: True, gen throughput (token/s): 800.00, #queue-req: 0"
+    )
+    batch = decode_batch(line)
+    assert batch is not None
+    assert (batch.tok_per_s, batch.tok_per_s_per_user, batch.accept_length) == (800.0, 50.0, 2.4)
+    assert decode_batch("Prefill batch, #new-seq: 1") is None

@@ -50,7 +50,9 @@ def test_a_content_length_ends_a_response():
 
 
 def test_an_interim_response_is_skipped():
-    head = parse_head(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    head = parse_head(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    )
     assert head is not None
     assert (head.status, head.length, head.keep_alive) == (503, 0, False)
 

@@ -20,7 +20,9 @@ def read(
     status: int | None = 200,
     failure: RequestError | None = None,
 ) -> Sample:
-    reply = Reply(due_ns=0, send_ns=0, end_ns=999 * MS, status=status, body=[(t * MS, b) for t, b in timed], failure=failure)
+    reply = Reply(
+        due_ns=0, send_ns=0, end_ns=999 * MS, status=status, body=[(t * MS, b) for t, b in timed], failure=failure
+    )
     return sample_of(reply, PROMPT, index=3, endpoint=endpoint)
 
 
@@ -78,7 +80,9 @@ def test_chat_counts_by_continuous_usage_and_takes_the_counters_beside_the_text(
 
 def test_usage_at_the_end_only_gives_the_total_but_no_tokens_per_chunk():
     last = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21}}
-    sample = read("chat", (100, sse(spoken("one"))), (150, sse(spoken(" two"))), (190, sse(spoken(" six", "stop"), last, DONE)))
+    sample = read(
+        "chat", (100, sse(spoken("one"))), (150, sse(spoken(" two"))), (190, sse(spoken(" six", "stop"), last, DONE))
+    )
     assert (sample.output_tokens, sample.chunk_tokens) == (12, None)
     assert sample.chunk_ns == (100 * MS, 150 * MS, 190 * MS)
 
@@ -135,7 +139,14 @@ def test_a_missing_done_is_noted_on_an_answer_that_is_whole():
 def test_a_request_says_all_sampling_parameters_and_asks_for_every_counter():
     workload = Workload(temperature=0.5, top_p=0.9, top_k=20, stop=["END"], ignore_eos=True, max_tokens=77)
     body = json.loads(request_body("generate", PROMPT, workload, model="m"))
-    sampling = {"max_new_tokens": 77, "temperature": 0.5, "top_p": 0.9, "top_k": 20, "stop": ["END"], "ignore_eos": True}
+    sampling = {
+        "max_new_tokens": 77,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 20,
+        "stop": ["END"],
+        "ignore_eos": True,
+    }
     assert body == {"text": "Say", "stream": True, "sampling_params": sampling}
     chat = json.loads(request_body("chat", PROMPT, workload, model="m"))
     assert chat["messages"] == [{"role": "user", "content": "Say"}]

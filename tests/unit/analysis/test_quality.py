@@ -1,0 +1,112 @@
+import pytest
+from load_samples import counters, sample
+
+from sweeper.analysis.availability import missing
+from sweeper.analysis.metrics import summarize
+from sweeper.analysis.quality import (
+    cache_mark,
+    content_marks,
+    effective_mode,
+    greedy_mark,
+    loop_period,
+    simulation_mark,
+)
+
+VARIED = (4, 9, 17, 3, 88, 21, 9, 54, 61, 2, 77, 30, 12, 45, 6, 90)
+
+
+def codes(*samples):
+    return {mark.code for mark in content_marks(samples) if not mark.ranked}
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 5])
+def test_a_loop_is_found_at_every_short_period(period):
+    assert loop_period([99, *list(range(period)) * 12]) == period
+
+
+def test_varied_text_and_text_that_repeats_a_line_twice_are_no_loops():
+    assert loop_period(VARIED) is None
+    assert loop_period((*VARIED, *VARIED)) is None
+    assert loop_period([5, 5, 5]) is None
+
+
+def test_an_arm_that_repeats_itself_is_not_ranked():
+    ones = sample((1, 1), (2, 15), ids=(4, *(9,) * 15))
+    twos = sample((1, 1), (2, 15), ids=(31, *(17, 18) * 7, 17), index=1)
+    assert codes(ones, twos) == {"repeated-output"}
+    assert codes(sample((1, 1), (2, 15), ids=VARIED)) == set()
+
+
+def test_one_loop_among_many_answers_is_told_but_still_ranked():
+    good = [sample((1, 1), (2, 15), ids=tuple(x + i for x in VARIED), index=i) for i in range(7)]
+    marks = content_marks([*good, sample((1, 1), (2, 15), ids=(9,) * 16, index=8)])
+    assert [(mark.code, mark.ranked) for mark in marks] == [("repeated-output", True)]
+
+
+def test_empty_and_instantly_ended_answers_are_not_ranked():
+    assert codes(sample((1, 1), text="", ids=()), sample((1, 1), text="x", index=1)) == {"empty-output"}
+
+
+def test_the_same_answer_to_all_prompts_is_not_ranked():
+    assert codes(*(sample((1, 1), (2, 15), ids=VARIED, index=i) for i in range(4))) == {"identical-output"}
+
+
+def test_the_same_prompt_may_get_the_same_answer():
+    same = sample((1, 1), (2, 15), ids=VARIED)
+    assert codes(same, same, same, same) == set()
+
+
+def test_simulated_acceptance_is_seen_from_the_environment():
+    assert simulation_mark({"SGLANG_SIMULATE_ACC_LEN": "2.5"}) is not None
+    assert simulation_mark({"SGLANG_SIMULATE_ACC_LEN": "-1"}) is None
+    assert simulation_mark({}) is None
+
+
+def test_simulated_acceptance_is_seen_from_the_output():
+    fake = [sample((1, 1), (9, 40), ids=(100,) * 41, spec=counters(20 + i, 40 + 2 * i), index=i) for i in range(2)]
+    assert "simulated-acceptance" in codes(*fake)
+    real = [sample((1, 1), (9, 40), ids=VARIED, spec=counters(20, 40), index=i) for i in range(2)]
+    assert "simulated-acceptance" not in codes(*real)
+
+
+def test_a_load_on_a_warm_prefix_cache_is_not_ranked():
+    warm = summarize([sample((1, 1), (9, 9), inputs=(4096, 4000))], draft_tokens=None, concurrency=1)
+    cold = summarize([sample((1, 1), (9, 9), inputs=(4096, 4))], draft_tokens=None, concurrency=1)
+    mark = cache_mark(warm)
+    assert mark is not None and not mark.ranked and "97.7%" in mark.message
+    assert cache_mark(cold) is None
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p", "top_k", "mode"),
+    [
+        (0.0, None, None, "greedy"),
+        (0.7, None, None, "sampled"),
+        (0.7, None, 1, "greedy"),
+        (0.9, 0.0005, None, "greedy"),
+        (1.0, 0.95, -1, "sampled"),
+    ],
+)
+def test_what_a_sampling_request_comes_to(temperature, top_p, top_k, mode):
+    said = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "speculative_rejection_sampling": False}
+    assert effective_mode(**said, device="cuda") == mode
+    assert effective_mode(**said, device="hip") == "greedy"
+
+
+def test_a_temperature_without_effect_is_marked_and_a_greedy_request_is_not():
+    platform = {"top_p": None, "top_k": None, "device": "hip", "speculative_rejection_sampling": False}
+    mark = greedy_mark(temperature=1.0, **platform)
+    assert mark is not None and "device hip" in mark.message
+    assert greedy_mark(temperature=0.0, **platform) is None
+
+
+def test_missing_usage_is_said_and_not_filled_with_the_requested_length():
+    reasons = missing([sample((100, 1), (250, 1), counted=False, tokens=None)])
+    assert "did not ask for it" in reasons["output_tok_per_s"]
+
+
+def test_a_total_without_chunk_counts_gives_a_bound_of_the_decode_rate():
+    reasons = missing([sample((80, 1), (230, 1), counted=False, tokens=13)])
+    assert "first chunk size unknown" in reasons["tpot_ms"]
+    assert "at most 80.0 tok/s" in reasons["tpot_ms"]
+    assert missing([sample((1, 1), (2, 3))]) == {}
