@@ -71,6 +71,9 @@ class Worker:
         ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         return socket.gethostname(), tuple(sorted(int(one) for one in ids))
 
+    async def pid(self) -> int:
+        return os.getpid()
+
     async def run(self, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
         # Elsewhere the controller's pid means nothing; Ray ends this process when the controller is gone.
         near = ray.get_runtime_context().get_node_id() == self._controller_node
@@ -136,6 +139,11 @@ class RayPool:
         finally:
             if not ended:
                 await self._stop_worker(reserved)
+
+    async def worker_pid(self, slot: Slot) -> int:
+        """Of the process that runs the slot's groups, on its own node."""
+        pid: int = await self._reserved[slot.slot_id].worker.pid.remote()
+        return pid
 
     async def stop(self) -> None:
         running = [one for slot_id, one in self._reserved.items() if slot_id not in self._idle]
@@ -206,6 +214,11 @@ class RayPool:
             controller_node = ray.get_runtime_context().get_node_id()
             worker = _remote(Worker).options(**options).remote(self._tools, controller_node)
             host, gpu_ids = await worker.place.remote()
+        except ray.exceptions.RayError as error:
+            remove_placement_group(group)
+            raise PreflightError(
+                f"no worker starts on {node.name}: {_last_line(error)}; the same Sweeper and Python must be installed there"
+            ) from error
         except BaseException:
             remove_placement_group(group)
             raise
@@ -265,6 +278,11 @@ def _why_not(address: str | None, error: Exception) -> str:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _remote(kind: Any) -> Any:
