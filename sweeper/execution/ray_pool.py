@@ -217,7 +217,7 @@ class RayPool:
         except ray.exceptions.RayError as error:
             remove_placement_group(group)
             raise PreflightError(
-                f"no worker starts on {node.name}: {_last_line(error)}; the same Sweeper and Python must be installed there"
+                f"no worker starts on {node.name}: {_last_line(error)}; install the same Sweeper and Python there"
             ) from error
         except BaseException:
             remove_placement_group(group)
