@@ -37,8 +37,11 @@ def shipped_table() -> FlagTable:
 
 def table_of(version: str, python: str | None, command_prefix: Sequence[str] = ()) -> FlagTable | None:
     """The flags of `version`, shipped or asked of the interpreter that has it; None: it does not answer."""
-    if version == SHIPPED:
-        return shipped_table()
+    return shipped_table() if version == SHIPPED else help_table(version, python, command_prefix)
+
+
+def help_table(version: str, python: str | None, command_prefix: Sequence[str] = ()) -> FlagTable | None:
+    """What `--help` of that interpreter's engine shows; kept in the user's cache."""
     words = [*command_prefix, python or sys.executable, "-m", "sglang.launch_server", "--help"]
     cached = cache_dir() / "flags" / f"{version}-{text_sha256(' '.join(words))[:12]}.txt"
     text = cached.read_text() if cached.is_file() else _output(words, timeout_s=HELP_TIMEOUT_S)

@@ -141,13 +141,15 @@ def table_from_json(text: str) -> FlagTable:
 
 
 def _flag(item: dict[str, Any]) -> Flag:
-    return Flag(**{name: tuple(value) if isinstance(value, list) else value for name, value in item.items()})
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in item.items()}
+    return Flag(**fields)
 
 
 _HELP_ENTRY = re.compile(r"^  (--[a-z0-9][^\n]*(?:\n {3,8}--[^\n]*)*)", re.MULTILINE)
 _SPELLING = re.compile(
     r"(--[A-Za-z0-9][\w-]*)(?: (\[[^\]]+\](?: \[[^\]]+\])*|\{[^}]*\}|[A-Z][A-Z0-9_]*(?: \[[^\]]+\])?))?"
 )
+_CHOICES = re.compile(r"\{([^}]*)\}")
 
 
 def parse_help(text: str, version: str) -> FlagTable:
@@ -165,7 +167,7 @@ def parse_help(text: str, version: str) -> FlagTable:
                     dest=plain(options[0]),
                     shape="toggle" if toggles else _shape_of(metavar),
                     aliases=tuple(option for option in options[1:] if not option.startswith("--no-")),
-                    choices=tuple(metavar[1:-1].split(",")) if metavar.startswith("{") else (),
+                    choices=tuple(listed[1].split(",")) if (listed := _CHOICES.search(metavar)) else (),
                 )
             )
     return FlagTable(version, tuple(flags))
@@ -175,5 +177,5 @@ def _shape_of(metavar: str) -> Shape:
     if not metavar:
         return "switch"
     if metavar.startswith("["):
-        return "optional"
+        return "list" if "..." in metavar else "optional"
     return "list" if "[" in metavar else "value"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweeper.core.trial import ServerConfig, SpecConfig
-from sweeper.effects.engine_flags import SHIPPED, installed_version
+from sweeper.effects.engine_flags import SHIPPED, help_table, installed_version, shipped_table
 from sweeper.effects.hub import local_checkpoint, read_config
 from sweeper.engine.argv import server_words
 from sweeper.engine.request import Request
@@ -153,3 +153,19 @@ def test_the_shipped_flag_table_is_that_of_the_engine(tmp_path: Path) -> None:
     name = f"flags-{SHIPPED}.json"
     shipped = Path(str(files("sweeper"))) / "data" / "engine" / name
     assert json.loads((tmp_path / name).read_text()) == json.loads(shipped.read_text())
+
+
+def test_reading_the_help_of_a_release_finds_the_flags_that_its_parser_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    read, exact = help_table(SHIPPED, None), shipped_table()
+    assert read is not None
+    shown = {flag.option: flag for flag in read.flags}
+    hidden = [flag.option for flag in exact.flags if flag.option not in shown]
+    assert len(hidden) < 5
+    for flag in exact.flags:
+        if flag.option in shown:
+            assert shown[flag.option].shape == flag.shape
+            assert shown[flag.option].aliases == flag.aliases
+            assert set(shown[flag.option].choices) == set(flag.choices)

@@ -79,6 +79,9 @@ options:
                         The format.
   --cuda-graph-bs CUDA_GRAPH_BS [CUDA_GRAPH_BS ...]
                         Batch sizes.
+  --lora-target-modules [{all,q_proj} ...]
+                        Modules.
+  --sidecar [SIDECAR]   A sidecar.
   --tensor-parallel-size TENSOR_PARALLEL_SIZE, --tp-size TENSOR_PARALLEL_SIZE
                         The tensor parallelism size.
   --stream-output, --no-stream-output
@@ -94,6 +97,8 @@ def test_another_release_is_read_from_its_help() -> None:
         "trust_remote_code": ("switch", (), ()),
         "load_format": ("value", (), ("auto", "pt", "safetensors")),
         "cuda_graph_bs": ("list", (), ()),
+        "lora_target_modules": ("list", (), ("all", "q_proj")),
+        "sidecar": ("optional", (), ()),
         "tensor_parallel_size": ("value", ("--tp-size",), ()),
         "stream_output": ("toggle", (), ()),
     }
