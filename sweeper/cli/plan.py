@@ -23,7 +23,7 @@ def command(experiment: Path, as_json: bool, commands: bool, everything: bool, e
 
         from sweeper.present.plan_view import plan_document
 
-        click.echo(json.dumps(plan_document(plan), ensure_ascii=False, indent=1))
+        click.echo(json.dumps(plan_document(plan), ensure_ascii=False))
         return 0
     from rich.console import Console
 
