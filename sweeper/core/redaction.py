@@ -13,15 +13,13 @@ _SECRET_NAME = re.compile(
 _ORDINARY_TOKEN = re.compile(r"(?:^|_)(?:bos|eos|pad|unk|mask|sep|cls|hot|per)_token$")
 _NUMERIC = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _URL_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s:@]*):([^/\s@]+)@", re.IGNORECASE)
-_URL_QUERY = re.compile(
-    r"([?&](?:[\w-]*(?:key|token|secret|password|signature|sig|credential)[\w-]*)=)[^&\s\"']+", re.IGNORECASE
-)
+_URL_QUERY = re.compile(r"([?&])([\w.-]+)=([^&\s\"']+)")
 _KNOWN_SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|AKIA[A-Z0-9]{16}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}|xox[abp]-[\w-]{10,})"
 )
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_FLAG = re.compile(r"(--[\w-]*(?:api-key|password|secret|token|credential)(?:s)?)([= ])(?!-)(\S+)", re.IGNORECASE)
+_FLAG = re.compile(r"(--[\w-]+)([= ])(?!-)(\S+)")
 _ASSIGNED = re.compile(
     r"(['\"]?\b[\w-]*(?:api_?key|password|passwd|secret|auth_token|access_token|hf_token|credential)[\w-]*['\"]?\s*[=:]\s*)"
     r"(?!\s*(?:None|null|True|False)\b)('[^']*'|\"[^\"]*\"|[^\s,)}'\"]+)",
@@ -38,11 +36,22 @@ def secret_name(name: str) -> bool:
 def redact_text(text: str) -> str:
     """Hides URL passwords, secret query parameters, bearer tokens, known key shapes, `--api-key x`, `api_key='x'`."""
     text = _URL_PASSWORD.sub(rf"\1\2:{HIDDEN}@", text)
-    text = _URL_QUERY.sub(rf"\1{HIDDEN}", text)
+    text = _URL_QUERY.sub(_hide_query, text)
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _KNOWN_SHAPES.sub(HIDDEN, text)
-    text = _FLAG.sub(rf"\1\2{HIDDEN}", text)
+    text = _FLAG.sub(_hide_flag, text)
     return _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+
+
+def _hide_query(match: re.Match[str]) -> str:
+    mark, name, value = match.groups()
+    hidden = secret_name(name) or name.lower() in ("sig", "signature", "x-amz-signature")
+    return f"{mark}{name}={HIDDEN if hidden else value}"
+
+
+def _hide_flag(match: re.Match[str]) -> str:
+    name, between, value = match.groups()
+    return f"{name}{between}{HIDDEN if secret_name(name) else value}"
 
 
 def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:

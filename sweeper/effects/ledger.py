@@ -75,14 +75,14 @@ def state_dir() -> Path:
 
 def write_entry(entry: Entry) -> None:
     """Atomic and durable: after a kill at any moment there is the old entry or the new one, whole."""
-    folder = _folder()
-    temporary = folder / f".{entry.launch_id}.{uuid.uuid4().hex[:8]}.tmp"
+    path = _path(entry.launch_id)
+    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp")
     with temporary.open("w") as file:
         json.dump(asdict(entry), file)
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(_path(entry.launch_id))
-    _sync_folder(folder)
+    temporary.replace(path)
+    _sync_folder(path.parent)
 
 
 def remove_entry(launch_id: str) -> None:

@@ -1,0 +1,121 @@
+"""A server whose controller or launcher dies is ended by its keeper, and by nobody's name."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sweeper.effects import ledger
+from sweeper.effects.cleaning import clean_leftovers, find_leftovers
+from sweeper.effects.process import identify, session_members
+
+STUB = str(Path(__file__).parent / "stub_engine.py")
+LAUNCHER = """
+import asyncio, os, sys
+from pathlib import Path
+from sweeper.core.launch import LaunchPlan
+from sweeper.effects.ports import reserve_port
+from sweeper.effects.server import SglangLauncher
+
+async def main() -> None:
+    owner = int(sys.argv[3]) or os.getpid()
+    with reserve_port(holder="test", first=int(sys.argv[2])) as port:
+        plan = LaunchPlan(
+            launch_id="kept", argv=(sys.executable, sys.argv[1], "good", "--port", str(port), "--served-model-name", "s"),
+            env={}, gpu_ids=(), host="127.0.0.1", port=port, base_url=f"http://127.0.0.1:{port}",
+            served_model_name="s", ready_timeout_s=60, log_path=Path(sys.argv[4]),
+        )
+        async with SglangLauncher().launch(plan, run_id="r", owner_pid=owner, on_phase=lambda *a: None):
+            print("ready", flush=True)
+            await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+def start(tmp_path: Path, first_port: int, owner: int = 0) -> "subprocess.Popen[str]":
+    """A launcher in a process of its own, with a ready server."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, STUB, str(first_port), str(owner), str(tmp_path / "server.log")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def only_entry() -> ledger.Entry:
+    (entry,) = ledger.read_entries()
+    assert entry.sid is not None
+    return entry
+
+
+def test_killing_the_launcher_ends_the_server_and_clears_the_ledger(state: Path, tmp_path: Path) -> None:
+    launcher = start(tmp_path, 31520)
+    sid = only_entry().sid or 0
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not session_members(sid) and ledger.read_entries() == ())
+
+
+def test_killing_the_controller_ends_the_server_although_the_launcher_lives(state: Path, tmp_path: Path) -> None:
+    controller = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    launcher = start(tmp_path, 31530, owner=controller.pid)
+    sid = only_entry().sid or 0
+    controller.kill()
+    controller.wait()
+    wait_until(lambda: not session_members(sid))
+    launcher.kill()
+    launcher.wait()
+
+
+def test_the_keeper_survives_the_terminals_signals(state: Path, tmp_path: Path) -> None:
+    launcher = start(tmp_path, 31540)
+    entry = only_entry()
+    assert entry.keeper is not None and entry.sid is not None
+    os.kill(entry.keeper.pid, signal.SIGHUP)
+    os.kill(entry.keeper.pid, signal.SIGINT)
+    assert os.getsid(entry.keeper.pid) not in (os.getsid(0), entry.sid)
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not session_members(entry.sid or 0))
+
+
+def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state: Path, tmp_path: Path) -> None:
+    launcher = start(tmp_path, 31550)
+    entry = only_entry()
+    assert entry.keeper is not None and entry.sid is not None
+    os.kill(entry.keeper.pid, signal.SIGKILL)
+    wait_until(lambda: entry.keeper is not None and identify(entry.keeper.pid) is None)
+    launcher.kill()
+    launcher.wait()
+    assert session_members(entry.sid), "without its keeper the server outlives its launcher"
+    (leftover,) = find_leftovers()
+    assert leftover.orphan and leftover.members
+    (cleaned,) = clean_leftovers()
+    assert cleaned.ended and not cleaned.remaining
+    assert session_members(entry.sid) == () and ledger.read_entries() == ()
+
+
+def test_a_server_of_a_run_going_on_is_left_alone_by_cleaning(state: Path, tmp_path: Path) -> None:
+    launcher = start(tmp_path, 31560)
+    entry = only_entry()
+    try:
+        assert clean_leftovers() == ()
+        assert entry.sid is not None and session_members(entry.sid)
+    finally:
+        launcher.kill()
+        launcher.wait()
+        wait_until(lambda: not session_members(entry.sid or 0))

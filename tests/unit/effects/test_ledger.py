@@ -1,0 +1,136 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.effects import ledger
+from sweeper.effects.ledger import Entry
+from sweeper.effects.process import (
+    ProcessId,
+    ProcessInfo,
+    boot_id,
+    identify,
+    processes_with_launch_id,
+    session_members,
+    spawn,
+)
+
+BOOT = boot_id()
+
+
+def entry(sid: int | None = 500, *, started: int = 1000, **more: object) -> Entry:
+    owner = ProcessId(pid=400, start_ticks=900, boot_id=BOOT)
+    server = ProcessId(pid=sid, start_ticks=started, boot_id=BOOT) if sid else None
+    given = Entry(
+        launch_id="abc",
+        run_id="night-7",
+        state="launched",
+        owner=owner,
+        launcher=owner,
+        gpu_uuids=(),
+        gpu_ids=(0, 1),
+        port=30000,
+        log_path="/l",
+        server=server,
+    )
+    return replace(given, **more)  # type: ignore[arg-type]
+
+
+def process(pid: int, *, sid: int, ppid: int = 1, started: int = 1010) -> ProcessInfo:
+    return ProcessInfo(
+        pid=pid, ppid=ppid, pgid=sid, sid=sid, state="S", start_ticks=started, cpu_ticks=0, major_faults=0
+    )
+
+
+ORPHANS = (process(511, sid=500), process(512, sid=500), process(513, sid=500))
+NEIGHBOUR = (process(800, sid=800, started=5000), process(810, sid=800, ppid=800, started=5010))
+
+
+def pids(found: tuple[ProcessInfo, ...]) -> list[int]:
+    return [info.pid for info in found]
+
+
+def test_schedulers_of_a_dead_launcher_are_ours_and_a_neighbours_are_not() -> None:
+    table = (*ORPHANS, *NEIGHBOUR)
+    found = ledger.proven_members(entry(), table, {511: {"SWEEPER_LAUNCH_ID": "abc"}, 512: None, 513: None})
+    assert pids(found) == [511, 512, 513]
+
+
+def test_processes_whose_titles_overwrote_their_environment_are_ours_by_session_and_age() -> None:
+    assert pids(ledger.proven_members(entry(), ORPHANS, dict.fromkeys((511, 512, 513)))) == [511, 512, 513]
+
+
+def test_members_recorded_by_the_keeper_prove_the_session() -> None:
+    recorded = entry(members=((512, 1010),))
+    other = {pid: {"HOME": "/root"} for pid in (511, 512, 513)}
+    assert pids(ledger.proven_members(recorded, ORPHANS, other)) == [511, 512, 513]
+
+
+def test_a_session_number_that_was_given_to_somebody_else_is_not_ours() -> None:
+    stranger = (process(500, sid=500, started=7777), process(501, sid=500, started=7778))
+    assert ledger.proven_members(entry(), stranger, {500: {}, 501: {}}) == ()
+
+
+def test_a_leaderless_session_with_another_environment_is_not_ours() -> None:
+    other = {pid: {"HOME": "/home/x"} for pid in (511, 512, 513)}
+    assert ledger.proven_members(entry(), ORPHANS, other) == ()
+
+
+def test_a_leaderless_session_older_than_our_server_is_not_ours() -> None:
+    older = tuple(replace(info, start_ticks=10) for info in ORPHANS)
+    assert ledger.proven_members(entry(), older, dict.fromkeys((511, 512, 513))) == ()
+
+
+def test_an_entry_is_whole_after_writing_and_gone_after_removal(state: Path) -> None:
+    ledger.write_entry(entry(members=((511, 1010),)))
+    assert ledger.read_entries() == (entry(members=((511, 1010),)),)
+    ledger.remove_entry("abc")
+    assert ledger.read_entries() == ()
+
+
+def test_entries_of_an_earlier_boot_are_forgotten(state: Path) -> None:
+    before = ProcessId(pid=1, start_ticks=1, boot_id="an-earlier-boot")
+    ledger.write_entry(entry(owner=before, launcher=before))
+    assert ledger.read_entries() == ()
+    assert list((state / "ledger").iterdir()) == []
+
+
+def test_half_an_entry_is_shown_and_never_guessed_at(state: Path) -> None:
+    ledger.write_entry(entry())
+    path = state / "ledger" / "abc.json"
+    path.write_text(path.read_text()[:40])
+    assert ledger.read_entries() == ()
+    assert ledger.unreadable_entries() == (path,)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])
+def test_a_launch_id_never_leaves_the_ledger(state: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="not a launch id"):
+        ledger.write_entry(entry(launch_id=name))
+
+
+def test_the_state_folder_is_its_owners_alone(state: Path) -> None:
+    assert ledger.state_dir().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[int]:
+    child = spawn(
+        ["sleep", "1000"], env={"SWEEPER_LAUNCH_ID": "lost", "PATH": "/usr/bin:/bin"}, log_path=tmp_path / "l"
+    )
+    try:
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_server_spawned_just_before_the_kill_is_found_by_its_nonce(state: Path, sleeper: int) -> None:
+    assert pids(processes_with_launch_id("lost")) == [sleeper]
+    lost = entry(None, launch_id="lost", state="launching")
+    ledger.write_entry(lost)
+    assert pids(ledger.proven_members(lost)) == [sleeper]
+    assert ledger.end_entry(lost, term_wait_s=5).ended == (sleeper,)
+    assert identify(sleeper) is None and session_members(sleeper) == ()
+    assert ledger.read_entries() == ()

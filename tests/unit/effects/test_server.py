@@ -1,0 +1,226 @@
+"""The launcher against a stand-in process that behaves like the engine; the real engine is tested in tests/real."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeper.core.launch import LaunchPlan, Phase
+from sweeper.effects import ledger
+from sweeper.effects.gpu import Inventory
+from sweeper.effects.ports import reserve_port
+from sweeper.effects.process import session_members
+from sweeper.effects.server import SglangLauncher, server_environment
+from sweeper.effects.startup import Patience
+from sweeper.errors import GpuBusy, PreflightError, ServerError
+from sweeper.testing.gpus import FakeGpus, fake_node
+
+STUB = str(Path(__file__).parent / "stub_engine.py")
+QUICK = Patience(poll_s=0.05, stall_s=20.0, doomed_s=0.1, port_check_s=0.1, term_wait_s=1.0, memory_wait_s=0.5)
+
+
+@pytest.fixture
+def port(state: Path) -> Iterator[int]:
+    with reserve_port(holder="test", first=31500) as free:
+        yield free
+
+
+def plan_of(
+    behaviour: str, port: int, tmp_path: Path, *, timeout_s: float = 20.0, gpus: tuple[int, ...] = ()
+) -> LaunchPlan:
+    return LaunchPlan(
+        launch_id=f"id-{port}",
+        argv=(sys.executable, STUB, behaviour, "--port", str(port), "--served-model-name", f"sweeper-{port}"),
+        env={},
+        gpu_ids=gpus,
+        host="127.0.0.1",
+        port=port,
+        base_url=f"http://127.0.0.1:{port}",
+        served_model_name=f"sweeper-{port}",
+        ready_timeout_s=timeout_s,
+        log_path=tmp_path / "server.log",
+    )
+
+
+async def launch_fails(
+    behaviour: str, port: int, tmp_path: Path, *, timeout_s: float = 20.0, patience: Patience = QUICK
+) -> ServerError:
+    plan = plan_of(behaviour, port, tmp_path, timeout_s=timeout_s)
+    with pytest.raises(ServerError) as caught:
+        async with SglangLauncher(patience=patience).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+            pytest.fail("it must not become ready")
+    assert ledger.read_entries() == ()
+    return caught.value
+
+
+def ignore(phase: Phase, detail: str) -> None:
+    pass
+
+
+async def test_a_server_is_ready_after_a_real_generation_and_leaves_nothing_behind(port: int, tmp_path: Path) -> None:
+    phases: list[Phase] = []
+    plan = plan_of("good", port, tmp_path)
+    launcher = SglangLauncher(patience=QUICK)
+    async with launcher.launch(
+        plan, run_id="r", owner_pid=os.getpid(), on_phase=lambda p, _: phases.append(p)
+    ) as server:
+        (entry,) = ledger.read_entries()
+        assert entry.state == "launched" and entry.server is not None
+        sid = entry.server.pid
+        assert sid != os.getsid(0)
+        assert server.times.ready_s is not None and server.times.ready_s > 0
+        assert await server.failure() is None
+        assert await server.flush() == "flushed after 2 waits"
+    assert session_members(sid) == ()
+    assert ledger.read_entries() == ()
+    told = list(dict.fromkeys(phases))
+    assert told[:3] == ["waiting", "cleaning", "launching"]
+    assert told[-3:] == ["ready", "stopping", "done"]
+
+
+async def test_secrets_of_server_info_are_hidden(port: int, tmp_path: Path) -> None:
+    launcher = SglangLauncher(patience=QUICK)
+    async with launcher.launch(
+        plan_of("good", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+    ) as server:
+        assert server.info["api_key"] == "***"
+        assert "very-secret" not in str(server.effective)
+
+
+async def test_a_refused_argument_fails_as_soon_as_the_process_ends(port: int, tmp_path: Path) -> None:
+    error = await launch_fails("bad-flag", port, tmp_path)
+    assert error.failure_class == "bad_argument"
+    assert "--no-such-flag" in str(error)
+    assert error.log_lines == ("sglang serve: error: unrecognized arguments: --no-such-flag 3",)
+
+
+async def test_out_of_memory_at_load_is_named_with_its_traceback(port: int, tmp_path: Path) -> None:
+    error = await launch_fails("oom", port, tmp_path)
+    assert error.failure_class == "oom_load"
+    assert error.log_lines[0].startswith("Traceback")
+
+
+async def test_silence_without_cpu_time_is_a_hang(port: int, tmp_path: Path) -> None:
+    error = await launch_fails("hang", port, tmp_path, patience=replace(QUICK, stall_s=1.0))
+    assert (error.failure_class, "no progress" in str(error)) == ("hang_start", True)
+
+
+async def test_a_dead_scheduler_is_seen_although_its_launcher_waits_on(port: int, tmp_path: Path) -> None:
+    error = await launch_fails("doomed", port, tmp_path)
+    assert error.failure_class == "bad_argument"
+    assert "draft tree" in str(error)
+
+
+async def test_a_server_that_generates_too_few_tokens_is_never_ready(port: int, tmp_path: Path) -> None:
+    error = await launch_fails("short", port, tmp_path, timeout_s=3.0)
+    assert error.failure_class == "hang_start"
+
+
+async def test_a_server_of_another_name_is_not_measured(port: int, tmp_path: Path) -> None:
+    error = await launch_fails("impostor", port, tmp_path)
+    assert error.failure_class == "wrong_server"
+    assert "yesterday" in str(error)
+
+
+async def test_a_taken_port_is_refused_before_anything_is_started(port: int, tmp_path: Path) -> None:
+    with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
+        error = await launch_fails("good", port, tmp_path)
+    assert error.failure_class == "port"
+    assert f"pid {os.getpid()}" in str(error)
+    assert not (tmp_path / "server.log").exists()
+
+
+async def test_an_interpreter_that_is_not_there_is_an_engine_that_is_missing(port: int, tmp_path: Path) -> None:
+    plan = plan_of("good", port, tmp_path)
+    gone = replace(plan, argv=("/no/such/python",))
+    with pytest.raises(ServerError) as caught:
+        async with SglangLauncher(patience=QUICK).launch(gone, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+            pass
+    assert caught.value.failure_class == "engine_missing"
+    assert ledger.read_entries() == ()
+
+
+async def test_a_death_under_load_is_diagnosed_from_the_log(port: int, tmp_path: Path) -> None:
+    launcher = SglangLauncher(patience=QUICK)
+    plan = plan_of("dies-later", port, tmp_path)
+    async with launcher.launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore) as server:
+        async with asyncio.timeout(20):
+            while (failure := await server.failure()) is None:
+                await asyncio.sleep(0.05)
+    assert failure.failure_class == "illegal_memory"
+
+
+async def test_a_server_that_ignores_term_is_killed_with_its_children(port: int, tmp_path: Path) -> None:
+    launcher = SglangLauncher(patience=QUICK)
+    plan = plan_of("stubborn", port, tmp_path)
+    async with launcher.launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+        (entry,) = ledger.read_entries()
+        assert entry.sid is not None
+        assert len(session_members(entry.sid)) == 2
+    assert session_members(entry.sid) == ()
+
+
+async def test_a_cancelled_start_leaves_nothing(port: int, tmp_path: Path) -> None:
+    loading = asyncio.Event()
+
+    async def start() -> None:
+        def on_phase(phase: Phase, detail: str) -> None:
+            if phase == "loading":
+                loading.set()
+
+        plan = plan_of("hang", port, tmp_path)
+        async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=on_phase):
+            pass
+
+    task = asyncio.create_task(start())
+    await asyncio.wait_for(loading.wait(), 20)
+    (entry,) = ledger.read_entries()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert entry.sid is not None and session_members(entry.sid) == ()
+    assert ledger.read_entries() == ()
+
+
+async def test_a_gpu_held_by_an_unseen_process_refuses_the_launch(port: int, tmp_path: Path) -> None:
+    launcher = SglangLauncher(gpus=FakeGpus([fake_node(gpu2=61440)]), patience=QUICK)
+    with pytest.raises(GpuBusy, match="not visible here"):
+        async with launcher.launch(
+            plan_of("good", port, tmp_path, gpus=(2,)), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+        ):
+            pass
+    assert ledger.read_entries() == ()
+
+
+async def test_a_gpu_whose_memory_falls_within_the_wait_is_used(port: int, tmp_path: Path) -> None:
+    gpus = FakeGpus([fake_node(gpu6=58211), fake_node(gpu6=58211), fake_node()])
+    async with SglangLauncher(gpus=gpus, patience=QUICK).launch(
+        plan_of("good", port, tmp_path, gpus=(6,)), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+    ):
+        (entry,) = ledger.read_entries()
+        assert entry.gpu_ids == (6,)
+
+
+async def test_a_cuda_launch_without_nvml_is_one_clear_line(port: int, tmp_path: Path) -> None:
+    launcher = SglangLauncher(gpus=FakeGpus([Inventory(problem="no NVML: not found")]), patience=QUICK)
+    with pytest.raises(PreflightError, match="device is cuda, but no NVML"):
+        async with launcher.launch(
+            plan_of("good", port, tmp_path, gpus=(0,)), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+        ):
+            pass
+
+
+def test_inherited_engine_switches_do_not_reach_the_server(tmp_path: Path) -> None:
+    inherited = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0", "PATH": "/bin", "CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+    plan = plan_of("good", 31999, tmp_path, gpus=(6, 7))
+    env = server_environment(plan, inherited, fake_node())
+    assert "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION" not in env
+    assert (env["CUDA_VISIBLE_DEVICES"], env["PATH"], env["SWEEPER_LAUNCH_ID"]) == ("6,7", "/bin", "id-31999")
