@@ -20,7 +20,7 @@ def content_marks(samples: Sequence[Sample]) -> tuple[Mark, ...]:
     good = [sample for sample in samples if sample.ok]
     if not good:
         return ()
-    found = (_loops(good), _empty(good), _identical(good), _simulated(good))
+    found = (_loops(good), _empty(good), _identical(good), _simulated(good), _inconsistent(good))
     return tuple(mark for mark in found if mark is not None)
 
 
@@ -96,6 +96,30 @@ def _simulated(good: Sequence[Sample]) -> Mark | None:
             ranked=False,
         )
     return None
+
+
+def _inconsistent(good: Sequence[Sample]) -> Mark | None:
+    """Σ h = verify steps, Σ i·h[i] = correct drafts, tokens ≤ correct + steps + 1 (a tail may be trimmed).
+
+    Still ranked: an engine that retracts a request prefills it again and gains a token each time.
+    """
+    wrong = sum(not _adds_up(sample) for sample in good)
+    if wrong == 0:
+        return None
+    message = f"{wrong} of {len(good)} requests have speculation counters that contradict each other"
+    return Mark(code="counters-contradict", message=message)
+
+
+def _adds_up(sample: Sample) -> bool:
+    spec = sample.spec
+    if spec is None or spec.correct_drafts is None:
+        return True
+    if spec.histogram is not None:
+        steps = sum(spec.histogram)
+        correct = sum(i * count for i, count in enumerate(spec.histogram))
+        if (steps, correct) != (spec.verify_steps, spec.correct_drafts):
+            return False
+    return sample.output_tokens is None or sample.output_tokens <= spec.correct_drafts + spec.verify_steps + 1
 
 
 def simulation_mark(env: Mapping[str, str]) -> Mark | None:

@@ -12,10 +12,11 @@ from typing import Literal
 from sweeper.core.experiment import Workload
 from sweeper.core.sample import LoadOutcome, Prompt, PromptSet, Sample
 from sweeper.core.trial import LoadPoint
-from sweeper.effects.transport import Capture, Channel, LeanChannel, Limits, Request, watch
+from sweeper.effects.transport import Channel, LeanChannel, Limits, Request, watch
 from sweeper.engine.wire import PATHS, request_body, sample_of
 from sweeper.execution.arrivals import due_offsets_s, worker_delay_s
 from sweeper.execution.health import Monitor
+from sweeper.execution.spool import Spool
 
 ClientKind = Literal["lean", "httpx"]
 Start = Callable[[], Awaitable[int]]
@@ -96,7 +97,7 @@ async def drive_jobs(load: Load, jobs: Sequence[Job], *, concurrency: int, start
     finally:
         for channel in channels:
             channel.close()
-    samples = _samples(run.captures, jobs, load.workload)
+    samples = _samples(run.spool, jobs, load.workload)
     return LoadOutcome(samples=samples, health=run.monitor.health(samples), flush="not asked", stopped=run.stopped)
 
 
@@ -108,7 +109,7 @@ class _Run:
         self._requests = requests
         self._point = load.point
         self._give_up_late_ns = int(load.give_up_late_s * 1e9)
-        self.captures: dict[int, Capture] = {}
+        self.spool = Spool()
         self.monitor = Monitor()
         self.stopped: str | None = None
 
@@ -141,7 +142,7 @@ class _Run:
             capture = await channel.exchange(request)
             self.monitor.late_ns.append(capture.send_ns - max(free_ns, request.due_ns or 0))
             free_ns = capture.end_ns
-            self.captures[job.index] = capture
+            self.spool.add(job.index, capture)
 
     def _hopeless(self, due_ns: int) -> bool:
         late_ns = time.perf_counter_ns() - due_ns
@@ -194,9 +195,11 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _samples(captures: dict[int, Capture], jobs: Sequence[Job], workload: Workload) -> tuple[Sample, ...]:
-    return tuple(
-        sample_of(captures.pop(job.index).reply(), job.prompt, index=job.index, endpoint=workload.endpoint)
-        for job in jobs
-        if job.index in captures
-    )
+def _samples(spool: Spool, jobs: Sequence[Job], workload: Workload) -> tuple[Sample, ...]:
+    samples = []
+    for job in jobs:
+        capture = spool.take(job.index)
+        if capture is not None:
+            samples.append(sample_of(capture.reply(), job.prompt, index=job.index, endpoint=workload.endpoint))
+    spool.close()
+    return tuple(samples)

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -91,7 +91,8 @@ def main(argv: Sequence[str]) -> int:
         return _fail_start(life.fail_start)
     truth = Path(truth_path).open("w") if truth_path else None  # noqa: SIM115  open as long as the process lives
     try:
-        asyncio.run(_serve(FakeServer(script, life, info, truth)))
+        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+            runner.run(_serve(FakeServer(script, life, info, truth)))
     except KeyboardInterrupt:
         pass
     finally:
@@ -100,6 +101,16 @@ def main(argv: Sequence[str]) -> int:
         if truth is not None:
             truth.close()
     return 0
+
+
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 def _fail_start(kind: str) -> int:

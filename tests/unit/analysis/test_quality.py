@@ -110,3 +110,13 @@ def test_a_total_without_chunk_counts_gives_a_bound_of_the_decode_rate():
     assert "first chunk size unknown" in reasons["tpot_ms"]
     assert "at most 80.0 tok/s" in reasons["tpot_ms"]
     assert missing([sample((1, 1), (2, 3))]) == {}
+
+
+def test_counters_that_contradict_each_other_are_told():
+    sound = sample((1, 1), (9, 8), ids=VARIED, spec=counters(4, 5, 12, 1, 2, 0, 1))
+    trimmed = sample((1, 1), (9, 6), ids=VARIED, spec=counters(4, 5, 12, 1, 2, 0, 1), index=1)
+    wrong = sample((1, 1), (9, 8), ids=VARIED, spec=counters(5, 5, 15, 1, 2, 0, 1))
+    too_long = sample((1, 1), (9, 30), ids=VARIED, spec=counters(4, 5))
+    assert content_marks([sound, trimmed]) == ()
+    assert [mark.code for mark in content_marks([wrong])] == ["counters-contradict"]
+    assert [mark.code for mark in content_marks([too_long])] == ["counters-contradict"]

@@ -1,0 +1,71 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli import run_cli
+from sweeper.testing.server import running
+
+FAST = ("--prefill-ms", "3", "--step-ms", "1", "--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3")
+
+
+def test_the_report_has_the_figures_at_its_top_level(tmp_path: Path, capsys):
+    out = tmp_path / "report.json"
+    with running(*FAST) as url:
+        code = run_cli(
+            ["bench", url, "--num-prompts", "120", "--concurrency", "8", "--output-tokens", "4:9", "--out", str(out)]
+        )
+    report = json.loads(out.read_text())
+    assert code == 0
+    assert (report["client"], report["completed"], report["requests"]) == ("sweeper", 120, 120)
+    for key in (
+        "duration_s",
+        "input_tokens",
+        "output_tokens",
+        "output_tps",
+        "request_rps",
+        "peak_tps",
+        "accept_length",
+    ):
+        assert report[key] > 0, key
+    for key in ("ttft_ms", "tpot_ms", "itl_ms", "icl_ms", "e2e_ms"):
+        assert 0 < report[key]["p50"] <= report[key]["p99"], key
+    assert report["metrics"]["output_len"]["min"] == 4
+    assert report["server"]["num_draft_tokens"] == 4
+    assert "accept length" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_json_is_one_document_on_stdout_and_a_failed_request_is_exit_code_1(endpoint, capsys):
+    with running(*FAST, "--fault", "error:0.5") as url:
+        code = run_cli(["bench", url, "--endpoint", endpoint, "--num-prompts", "20", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert report["completed"] + report["errors"]["error_chunk"] == 20
+    assert report["error_examples"] == {"error_chunk": "scripted error"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["http://127.0.0.1:9"], "is the server running there?"),
+        (["ftp://x"], "write http://HOST:PORT"),
+        (["http://127.0.0.1:9", "--input-tokens", "9:2"], "LO:HI"),
+        (["http://127.0.0.1:9", "--arrival", "constant"], "needs --request-rate"),
+        (["http://127.0.0.1:9", "--prompts", "builtin:poems"], "builtin:code"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_remedy(arguments, told, capsys):
+    assert run_cli(["bench", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_bench_starts_without_ray_pandas_torch_and_sglang():
+    code = (
+        "import sys, sweeper.cli.bench, sweeper.present.bench_report, sweeper.effects.prompts;"
+        "print([m for m in ('ray', 'pandas', 'torch', 'sglang', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
