@@ -148,6 +148,8 @@ def _flags(experiment: Experiment, wanted: str, installed: str | None) -> tuple[
         remarks.append(f"SGLang is not installed in {where}: planned for {wanted}")
     elif installed != wanted:
         remarks.append(f"SGLang {installed} is installed, planned for {wanted}")
+    if wanted != SHIPPED:
+        remarks.append(f"the engine's silent rules were read in {SHIPPED}: {wanted} may differ")
     asked = wanted in (installed, SHIPPED)
     table = table_of(wanted, engine.python, engine.command_prefix) if asked else None
     if table is None:

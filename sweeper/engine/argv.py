@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.core.launch import LaunchPlan
+from sweeper.core.redaction import redact_argv, redact_env
 from sweeper.core.trial import ServerConfig, SpecConfig
 from sweeper.engine.devices import visible_devices
 
@@ -91,11 +92,11 @@ def launch_plan(  # noqa: PLR0913  every argument is one fact of the launch
 
 
 def paste_line(server: ServerConfig, *, draft_overlay: Path | None = None) -> str:
-    """The command as a user would type it: `python -m sglang.launch_server --model-path …`."""
+    """The command as a user would type it, secrets hidden: `python -m sglang.launch_server --model-path …`."""
     plan = LaunchPlan(
         launch_id="",
-        argv=("python", "-m", MODULE, *server_words(server, draft_overlay=draft_overlay)),
-        env=server.env,
+        argv=redact_argv(("python", "-m", MODULE, *server_words(server, draft_overlay=draft_overlay))),
+        env=redact_env(server.env),
         gpu_ids=(),
         host="",
         port=0,

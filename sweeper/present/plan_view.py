@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.core.experiment import Experiment
+from sweeper.core.redaction import redact_value
 from sweeper.core.trial import Arm, Plan
 from sweeper.engine.argv import paste_line
 from sweeper.engine.rules import longest_accept
@@ -30,8 +31,8 @@ class View:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON-ready values; every arm with the command that would start it."""
-    document = asdict(plan)
+    """The plan as JSON-ready values, secrets hidden; every arm with the command that would start it."""
+    document: dict[str, Any] = redact_value(asdict(plan))
     for arm, shown in zip(plan.arms, document["arms"], strict=True):
         shown["command"] = paste_line(arm.server)
         shown["is_baseline"] = arm.is_baseline
