@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from sweeper.analysis.acceptance import conditional_acceptance
+from sweeper.analysis.acceptance import conditional_acceptance, joint_acceptance, pooled
 from sweeper.analysis.statistics import Blocks, geometric_mean
 from sweeper.core.launch import Difference, EffectiveConfig
-from sweeper.core.result import Distribution, Measurement, Metrics
+from sweeper.core.result import Distribution, Measurement, Metrics, SpecMetrics
 from sweeper.core.trial import LoadPoint
 
 PROMPTS_PER_WORKER = 8
@@ -149,12 +150,12 @@ def _speculation(metrics: Sequence[Metrics]) -> Speculation | None:
     if not specs:
         return None
     steps = sum(spec.verify_steps for spec in specs)
-    correct = _sum(spec.correct_drafts for spec in specs)
-    proposed = _sum(spec.proposed_drafts for spec in specs)
-    joint = _pooled_joint([spec.histogram for spec in specs])
+    correct = pooled([spec.correct_drafts for spec in specs])
+    proposed = pooled([spec.proposed_drafts for spec in specs])
+    joint = _pooled_joint(specs)
     return Speculation(
         verify_steps=steps,
-        accept_length=None if correct is None else 1 + correct / steps,
+        accept_length=_weighted([(spec.accept_length, spec.verify_steps) for spec in specs]),
         accept_rate=correct / proposed if correct is not None and proposed else None,
         delivered_length=_weighted([(spec.delivered_length, spec.verify_steps) for spec in specs]),
         step_time_ms=_weighted([(spec.step_time_ms, spec.verify_steps) for spec in specs]),
@@ -163,14 +164,13 @@ def _speculation(metrics: Sequence[Metrics]) -> Speculation | None:
     )
 
 
-def _pooled_joint(histograms: Sequence[tuple[int, ...] | None]) -> tuple[float, ...] | None:
-    known = [histogram for histogram in histograms if histogram]
-    if not known or len(known) < len(histograms):
+def _pooled_joint(specs: Sequence[SpecMetrics]) -> tuple[float, ...] | None:
+    """Over all measurements; None as soon as one has no histogram."""
+    histograms = [spec.histogram for spec in specs if spec.histogram]
+    if not histograms or len(histograms) < len(specs):
         return None
-    width = max(len(histogram) for histogram in known)
-    counts = [sum(histogram[i] for histogram in known if i < len(histogram)) for i in range(width)]
-    total = sum(counts)
-    return tuple(sum(counts[i:]) / total for i in range(width)) if total else None
+    positions = max(len(spec.joint or ()) - 1 for spec in specs)
+    return joint_acceptance([sum(column) for column in zip_longest(*histograms, fillvalue=0)], positions) or None
 
 
 def _latency(distributions: Sequence[Distribution | None]) -> Latency:
@@ -190,11 +190,6 @@ def _latency(distributions: Sequence[Distribution | None]) -> Latency:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
 
 
 def _weighted(pairs: Sequence[tuple[float | None, int]]) -> float | None:

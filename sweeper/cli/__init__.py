@@ -19,6 +19,8 @@ COMMANDS = {
     "check": "Check an experiment, its paths, the machine and the draft; starts nothing.",
     "report": "Write the report of a run, or print its tables.",
     "compare": "Compare two runs, or refuse to.",
+    "export": "Write a run in another tool's shape, or its winner ready to deploy.",
+    "import": "Read results of other tools into the same table.",
     "bench": "Drive load at a running server and report what it did.",
     "doctor": "Say what is wrong with a draft checkpoint, from its files alone.",
     "gpus": "Show the GPUs and who holds them.",

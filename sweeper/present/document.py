@@ -7,11 +7,13 @@ from typing import Any
 
 from sweeper.analysis.chains import chain_lines
 from sweeper.analysis.compare import Comparison, compare
+from sweeper.analysis.golden import matching_curves
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency, load_words
 from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
 from sweeper.analysis.winners import Winner
 from sweeper.core.run import RunData
+from sweeper.present.assets import golden
 from sweeper.present.launch_command import paste_command, wrapped
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
 
@@ -109,7 +111,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         winners=tuple(_card(run, comparison, winner) for winner in comparison.winners),
         tables=tuple(_table(comparison, load) for load in comparison.loads),
         explanations=_explanations(comparison),
-        chains=chain_lines(comparison),
+        chains=chain_lines(comparison) + tuple(f"Not held against {line}." for line in _unlike(run)),
         failures=_failures(comparison),
         merged=_merged(run),
         environment=_environment(run),
@@ -251,6 +253,10 @@ def _explanations(comparison: Comparison) -> tuple[tuple[str, str], ...]:
         for entry in comparison.outcomes
         if entry.load == load and (text := explain(entry))
     )
+
+
+def _unlike(run: RunData) -> tuple[str, ...]:
+    return matching_curves(run, golden()).unlike[:2]
 
 
 def _failures(comparison: Comparison) -> tuple[FailureCard, ...]:

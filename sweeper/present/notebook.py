@@ -8,8 +8,10 @@ import plotly.graph_objects as go
 
 from sweeper.analysis.compare import Comparison, compare
 from sweeper.analysis.figures import FIGURES, Theme, draw
+from sweeper.analysis.golden import matching_curves
 from sweeper.analysis.tables import frame
 from sweeper.core.run import RunData
+from sweeper.present.assets import golden
 from sweeper.present.locate import run_folder, runs_below
 from sweeper.store.reader import read_run
 
@@ -53,7 +55,8 @@ class Run:
 
     def figure(self, name: str, *, theme: Theme = "light") -> go.Figure:
         """One figure of the report; raises KeyError for an unknown name, ValueError when the run has no data for it."""
-        drawn = draw(self.data, self.comparison, name, theme=theme)
+        curves = matching_curves(self.data, golden()).curves
+        drawn = draw(self.data, self.comparison, name, theme=theme, golden=curves)
         if drawn is None:
             raise ValueError(f"this run has nothing to draw in {name!r}")
         return drawn.figure

@@ -15,9 +15,10 @@ from markupsafe import Markup
 from sweeper import __version__
 from sweeper.analysis.compare import compare
 from sweeper.analysis.figures import Drawn, draw_all, template
+from sweeper.analysis.golden import matching_curves
 from sweeper.core.run import RunData
 from sweeper.errors import StoreError
-from sweeper.present.assets import asset
+from sweeper.present.assets import asset, golden
 from sweeper.present.document import document
 from sweeper.present.methods import methods
 from sweeper.store.reader import read_run
@@ -52,7 +53,7 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
 def render_html(run: RunData) -> str:
     """The report as one page; plotly.js is inlined once, and only when there is a figure."""
     comparison = compare(run)
-    figures = [_embedded(drawn) for drawn in draw_all(run, comparison)]
+    figures = [_embedded(drawn) for drawn in draw_all(run, comparison, golden=matching_curves(run, golden()).curves)]
     scripts = {"js": asset("report.js"), "plotly": _plotly_js() if figures else ""}
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from sweeper.analysis.compare import Comparison
 from sweeper.analysis.figures.acceptance import heatmap, layers, positions, step_cost
+from sweeper.analysis.figures.chains import chains
 from sweeper.analysis.figures.common import Drawn, Material
 from sweeper.analysis.figures.course import power, timeline
 from sweeper.analysis.figures.speed import categories, crossover, latency, pareto, speedup
 from sweeper.analysis.figures.style import Theme, template
+from sweeper.analysis.golden import GoldenCurve
 from sweeper.core.run import RunData
 
 FIGURES: dict[str, Callable[[Material], Drawn | None]] = {
@@ -16,6 +18,7 @@ FIGURES: dict[str, Callable[[Material], Drawn | None]] = {
     "pareto": pareto,
     "step_cost": step_cost,
     "positions": positions,
+    "chains": chains,
     "heatmap": heatmap,
     "layers": layers,
     "categories": categories,
@@ -26,16 +29,20 @@ FIGURES: dict[str, Callable[[Material], Drawn | None]] = {
 """Name → how it is drawn; None when the run has nothing to draw there. In the order of a report."""
 
 
-def draw(run: RunData, comparison: Comparison, name: str, *, theme: Theme = "light") -> Drawn | None:
+def draw(
+    run: RunData, comparison: Comparison, name: str, *, theme: Theme = "light", golden: tuple[GoldenCurve, ...] = ()
+) -> Drawn | None:
     """One figure by name; KeyError names the known ones."""
     if name not in FIGURES:
         raise KeyError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
-    return FIGURES[name](Material.of(run, comparison, theme))
+    return FIGURES[name](Material.of(run, comparison, theme, golden))
 
 
-def draw_all(run: RunData, comparison: Comparison, *, theme: Theme = "light") -> tuple[Drawn, ...]:
+def draw_all(
+    run: RunData, comparison: Comparison, *, theme: Theme = "light", golden: tuple[GoldenCurve, ...] = ()
+) -> tuple[Drawn, ...]:
     """Every figure that has something to show, in the order of a report."""
-    material = Material.of(run, comparison, theme)
+    material = Material.of(run, comparison, theme, golden)
     return tuple(drawn for make in FIGURES.values() if (drawn := make(material)) is not None)
 
 

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from sweeper.analysis.compare import Comparison
 from sweeper.analysis.figures.style import Look, Theme, looks, text
+from sweeper.analysis.golden import GoldenCurve
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.verdict import ratio_words
 from sweeper.core.run import RunData
@@ -24,10 +25,14 @@ class Material:
     comparison: Comparison
     looks: dict[str, Look]
     theme: Theme = "light"
+    golden: tuple[GoldenCurve, ...] = ()
+    """Published curves that apply to this run."""
 
     @classmethod
-    def of(cls, run: RunData, comparison: Comparison, theme: Theme = "light") -> "Material":
-        return cls(run=run, comparison=comparison, looks=looks(run.plan.arms), theme=theme)
+    def of(
+        cls, run: RunData, comparison: Comparison, theme: Theme = "light", golden: tuple[GoldenCurve, ...] = ()
+    ) -> "Material":
+        return cls(run=run, comparison=comparison, looks=looks(run.plan.arms), theme=theme, golden=golden)
 
     @property
     def measured(self) -> tuple[Outcome, ...]:

@@ -24,7 +24,7 @@ def test_every_axis_has_a_unit_or_names(name: str) -> None:
     drawn = draw(FULL, compare(FULL), name)
     assert drawn is not None
     titles = [axis.title.text for axis in drawn.figure.select_xaxes() if axis.title.text]
-    assert titles and any(mark in title for title in titles for mark in ("(", "÷", "position", "minutes"))
+    assert titles and any(mark in title for title in titles for mark in ("(", "÷", "position", "minutes", "num_steps"))
 
 
 @pytest.mark.parametrize("name", ["speedup", "crossover", "pareto", "step_cost", "categories", "layers"])

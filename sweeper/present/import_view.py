@@ -1,0 +1,52 @@
+"""Imported results in 80 columns."""
+
+from typing import IO, Any
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from sweeper.present.numbers import fixed, milliseconds, rate
+from sweeper.present.terminal import STYLES, make_console
+
+
+def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
+    """One line a label and load, remarks below."""
+    console = make_console(file)
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    made.add_column("", max_width=26, overflow="ellipsis", no_wrap=True)
+    made.add_column("load", no_wrap=True)
+    for name in ("speedup", "tok/s", "TTFT ms", "TPOT ms", "length"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for row in table.to_dict("records"):
+        made.add_row(
+            Text(str(row["arm"])),
+            Text(str(row["load"])),
+            Text(_speedup(row), style=STYLES.get(str(row["verdict"]), "")),
+            rate(_value(row["output_tok_per_s"])),
+            milliseconds(_value(row["ttft_ms_p50"])),
+            milliseconds(_value(row["tpot_ms_mean"])),
+            fixed(_value(row["accept_length"])),
+        )
+    console.print(made)
+    for remark in dict.fromkeys(
+        f"{row['arm']}: {row['remarks']}" for row in table.to_dict("records") if _text(row["remarks"])
+    ):
+        console.print(Text(remark, style="yellow"))
+
+
+def _speedup(row: dict[Any, Any]) -> str:
+    ratio, low, high = (_value(row[key]) for key in ("speedup", "speedup_low", "speedup_high"))
+    if row["verdict"] == "baseline":
+        return "baseline"
+    if ratio is None:
+        return "–"
+    return f"{ratio:.2f}×" + (f" ({low:.2f}–{high:.2f})" if low is not None and high is not None else " ?")
+
+
+def _value(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)

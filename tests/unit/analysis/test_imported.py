@@ -1,0 +1,188 @@
+"""Results of other tools, as they write them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sweeper.analysis.compare import compare
+from sweeper.analysis.exports import bench_serving_lines
+from sweeper.analysis.import_table import import_frame
+from sweeper.analysis.imported import Imported, parse_results
+from sweeper.errors import ConfigError
+from sweeper.testing.runs import Model, model_run
+
+LATENCIES = {
+    f"{point}_{name}_ms": value
+    for name, value in (("ttft", 80.0), ("tpot", 8.0), ("itl", 8.5), ("e2e_latency", 2000.0), ("e2el", 2000.0))
+    for point in ("mean", "median", "p99")
+}
+
+
+def bench_serving(tag: str | None, rate: float, info: dict[str, Any], concurrency: int = 8) -> dict[str, Any]:
+    return {
+        "tag": tag,
+        "backend": "sglang",
+        "request_rate": float("inf"),
+        "max_concurrency": concurrency,
+        "server_info": info,
+        "duration": 20.0,
+        "completed": 64,
+        "total_output_tokens": int(rate * 20),
+        "output_throughput": rate,
+        "total_throughput": rate * 2,
+        "request_throughput": 3.2,
+        "accept_length": 2.7 if info.get("speculative_algorithm") else None,
+        **LATENCIES,
+    }
+
+
+SPEC = {
+    "version": "0.5.23",
+    "speculative_algorithm": "EAGLE3",
+    "speculative_num_steps": 3,
+    "speculative_eagle_topk": 1,
+    "speculative_num_draft_tokens": 4,
+}
+PLAIN = {"version": "0.5.23", "speculative_algorithm": None}
+
+
+def one(document: object, source: str = "folder/file.json") -> Imported:
+    (row,) = parse_results(json.dumps(document), source=source)
+    return row
+
+
+def test_bench_serving_is_named_by_what_ran_and_its_length_is_flagged() -> None:
+    row = one(bench_serving(None, 300.0, SPEC))
+    assert (row.tool, row.label, row.triple, row.speculative) == ("bench_serving", "3-1-4", "3-1-4", True)
+    assert row.output_tok_per_s == 300 and row.ttft.p50_ms == 80 and row.rate_rps is None
+    assert any("mean since its start" in remark for remark in row.remarks)
+    assert one(bench_serving(None, 100.0, PLAIN)).label == "baseline"
+
+
+def test_appended_lines_are_rows_of_one_file() -> None:
+    text = "\n".join(json.dumps(bench_serving("a", 100.0 + i, PLAIN, concurrency=i)) for i in (1, 8))
+    assert [row.concurrency for row in parse_results(text, source="x.jsonl")] == [1, 8]
+
+
+def test_vllm_length_comes_from_counters_with_the_bonus_token() -> None:
+    row = one(
+        {
+            "duration": 10.0,
+            "completed": 40,
+            "failed": 2,
+            "total_output_tokens": 4000,
+            "output_throughput": 400.0,
+            "request_throughput": 4.0,
+            "total_token_throughput": 900.0,
+            "max_concurrency": 4,
+            "request_rate": "inf",
+            "spec_decode_num_drafts": 4000,
+            "spec_decode_draft_tokens": 12000,
+            "spec_decode_accepted_tokens": 6000,
+            "spec_decode_acceptance_length": 1.5,
+            "spec_decode_acceptance_rate": 50.0,
+            **LATENCIES,
+        }
+    )
+    assert (row.tool, row.accept_length, row.accept_rate, row.errors) == ("vllm", 2.5, 0.5, 2)
+    assert row.itl.mean_ms is None, "a gap between chunks is no ITL"
+    assert row.e2e.mean_ms == 2000
+
+
+def test_guidellm_time_per_output_token_is_not_taken_for_tpot() -> None:
+    def metric(mean: float) -> dict[str, Any]:
+        return {"successful": {"mean": mean, "median": mean, "percentiles": {"p50": mean, "p95": mean * 2}}}
+
+    row = one(
+        {
+            "benchmarks": [
+                {
+                    "config": {"strategy": {"type_": "concurrent", "streams": 16}},
+                    "metrics": {
+                        "output_tokens_per_second": metric(900.0),
+                        "requests_per_second": metric(5.0),
+                        "time_to_first_token_ms": metric(70.0),
+                        "inter_token_latency_ms": metric(12.0),
+                        "time_per_output_token_ms": metric(15.0),
+                        "request_latency": metric(1.5),
+                        "request_totals": {"successful": 50, "errored": 1},
+                    },
+                }
+            ]
+        },
+        source="runs/spec/benchmarks.json",
+    )
+    assert (row.tool, row.label, row.concurrency) == ("guidellm", "spec", 16)
+    assert (row.tpot.mean_ms, row.e2e.p50_ms, row.errors) == (12.0, 1500.0, 1)
+
+
+def test_aiperf_length_is_the_pooled_one() -> None:
+    row = one(
+        {
+            "input_config": {"loadgen": {"concurrency": 64, "request_rate": None}},
+            "request_count": {"unit": "requests", "avg": 640.0},
+            "output_token_throughput": {"unit": "tokens/sec", "avg": 4100.0},
+            "request_latency": {"unit": "ms", "avg": 900.0, "p50": 850.0, "p99": 1500.0},
+            "time_to_first_token": {"unit": "ms", "avg": 100.0, "p50": 90.0},
+            "inter_token_latency": {"unit": "ms", "avg": 10.0, "p50": 9.5},
+            "spec_decode_acceptance_length": {"unit": "ratio", "avg": 3.4},
+            "spec_decode_token_weighted_acceptance_length": {"unit": "ratio", "avg": 2.9},
+            "spec_decode_overall_draft_acceptance_rate": {"unit": "%", "avg": 63.0},
+        }
+    )
+    assert (row.tool, row.concurrency, row.accept_length, row.accept_rate) == ("aiperf", 64, 2.9, 0.63)
+    assert row.e2e.p99_ms == 1500
+
+
+def test_baseline_and_repeats_give_a_speedup_with_an_interval() -> None:
+    rows = [
+        *(row for rate in (100.0, 101.0, 99.0) for row in [one(bench_serving(None, rate, PLAIN))]),
+        *(row for rate in (150.0, 151.0, 149.0) for row in [one(bench_serving(None, rate, SPEC))]),
+    ]
+    table = import_frame(rows).set_index("arm")
+    assert table.loc["3-1-4", "speedup"] == pytest.approx(1.5, rel=0.001)
+    assert table.loc["3-1-4", "speedup_low"] > 1.4
+    assert (table.loc["3-1-4", "verdict"], table.loc["baseline", "verdict"]) == ("better", "baseline")
+
+
+def test_the_best_by_speed_is_neither_the_best_by_rate_nor_by_length() -> None:
+    """Single measurements: speedups without an interval, so nothing is claimed."""
+    rows = [one(bench_serving("baseline", 90.0, PLAIN))]
+    rows += [one(bench_serving(name, rate, SPEC)) for name, rate in (("s1", 122.0), ("s5", 153.0), ("s7", 144.0))]
+    table = import_frame(rows)
+    best = table.sort_values("speedup", ascending=False).iloc[0]
+    assert best.arm == "s5" and best.speedup == pytest.approx(1.7)
+    assert set(table[~table.is_baseline].verdict) == {"undecided"}
+
+
+def test_without_a_baseline_there_is_no_speedup() -> None:
+    table = import_frame([one(bench_serving("a", 1.0, SPEC)), one(bench_serving("b", 2.0, SPEC))])
+    assert table.speedup.isna().all()
+    with pytest.raises(ConfigError, match="there are a"):
+        import_frame([one(bench_serving("a", 1.0, SPEC))], baseline="nobody")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"output_throughput": 1}\n{"output_thr', r"x\.json:2: not JSON"),
+        ('{"what": 1}', "not a result of"),
+        ("[1, 2]", "something other than objects"),
+        ("[]", "holds no result"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_results(text, source="x.json")
+
+
+def test_an_exported_run_comes_back_with_the_same_speedups() -> None:
+    run = model_run(("3-1-4",), concurrency=(1, 8), starts=1, model=Model(repeat_noise=0.002))
+    rows = parse_results(bench_serving_lines(run), source="run.jsonl")
+    table = import_frame(rows).set_index(["arm", "concurrency"])
+    for outcome in compare(run).outcomes:
+        if outcome.estimate and outcome.load == "8":
+            # At 8 the run ranks its steady or whole window by its own rule; 64 requests are 8 a worker: whole.
+            assert table.loc[("3-1-4", 8), "speedup"] == pytest.approx(outcome.estimate.ratio, rel=0.01)
+    assert table.loc[("3-1-4", 1), "accept_length"] == pytest.approx(2.67, abs=0.01)
