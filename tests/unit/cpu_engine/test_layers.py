@@ -105,3 +105,10 @@ def test_a_linear_layer_multiplies_and_adds(dtype, with_bias, tokens):
     packed = ops.convert_weight_packed(weight)
     expected = x.double() @ weight.double().T + (0 if bias is None else bias.double())
     close(ops.weight_packed_linear(x, packed, bias, True), expected, steps=8)
+
+
+def test_a_weight_that_was_written_to_is_packed_again():
+    x, weight = torch.randn(4, 64).bfloat16(), torch.randn(48, 64).bfloat16()
+    before = ops.weight_packed_linear(x, weight, None, True)
+    weight.mul_(2)
+    assert torch.equal(ops.weight_packed_linear(x, weight, None, True), before * 2)

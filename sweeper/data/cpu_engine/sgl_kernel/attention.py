@@ -122,7 +122,8 @@ def _attend(  # noqa: PLR0913 - the tensors of one attention call
     if block.kept is None:
         output[block.rows] = flat
     else:
-        output[block.rows[block.kept]] = flat[block.kept].to(output.dtype)
+        kept, rows = block.kept
+        output[rows] = flat[kept].to(output.dtype)
 
 
 def _capped_attention(

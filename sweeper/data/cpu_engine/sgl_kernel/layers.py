@@ -50,23 +50,29 @@ def rotary_embedding_cpu(
     is_neox: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """query and key [tokens, heads · head_size] or [tokens, heads, head_size]; cos_sin_cache [positions, rotary]."""
-    cos, sin = cos_sin_cache.index_select(0, positions.flatten()).float().unsqueeze(1).chunk(2, dim=-1)
-    return _rotate(query, head_size, cos, sin, is_neox), _rotate(key, head_size, cos, sin, is_neox)
+    tokens = positions.numel()
+    query_heads, key_heads = (x.reshape(tokens, -1, head_size) for x in (query, key))
+    cos_sin = cos_sin_cache.index_select(0, positions.flatten()).float()
+    turned = _rotate(torch.cat((query_heads, key_heads), dim=1).float(), cos_sin, is_neox).to(query.dtype)
+    count = query_heads.shape[1]
+    return turned[:, :count].reshape(query.shape), turned[:, count:].reshape(key.shape)
 
 
-def _rotate(x: torch.Tensor, head_size: int, cos: torch.Tensor, sin: torch.Tensor, is_neox: bool) -> torch.Tensor:
-    heads = x.reshape(x.shape[0], -1, head_size).float()
-    rotary_dim = 2 * cos.shape[-1]
-    turned = heads[..., :rotary_dim]
+def _rotate(heads: torch.Tensor, cos_sin: torch.Tensor, is_neox: bool) -> torch.Tensor:
+    """heads [tokens, heads, head_size]; cos_sin [tokens, rotary], the cosines and then the sines of the pairs. NeoX
+    pairs the halves of a head's first `rotary` numbers, the older style pairs neighbours."""
+    cos, sin = cos_sin.unsqueeze(1).chunk(2, dim=-1)
+    rotary = cos_sin.shape[-1]
+    turning = heads[..., :rotary]
     if is_neox:
-        first, second = turned.chunk(2, dim=-1)
-        turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        first, second = turning.chunk(2, dim=-1)
+        partner = torch.cat((second, first), dim=-1)
+        cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
     else:
-        first, second = turned[..., ::2], turned[..., 1::2]
-        turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
-    if rotary_dim < head_size:
-        turned = torch.cat((turned, heads[..., rotary_dim:]), dim=-1)
-    return turned.to(x.dtype).view(x.shape)
+        partner = torch.stack((turning[..., 1::2], turning[..., ::2]), dim=-1).flatten(-2)
+        cos, sin = cos.repeat_interleave(2, dim=-1), torch.stack((-sin, sin), dim=-1).flatten(-2)
+    turned = torch.addcmul(turning * cos, partner, sin)
+    return turned if rotary == heads.shape[-1] else torch.cat((turned, heads[..., rotary:]), dim=-1)
 
 
 @op("apply_rotary_pos_emb_cpu(Tensor query, Tensor key, Tensor cos, Tensor sin) -> (Tensor, Tensor)")
@@ -81,4 +87,4 @@ def apply_rotary_pos_emb_cpu(
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     wide = x.float()
     first, second = wide.chunk(2, dim=-1)
-    return (wide * cos + torch.cat((-second, first), dim=-1) * sin).to(x.dtype)
+    return torch.addcmul(wide * cos, torch.cat((-second, first), dim=-1), sin).to(x.dtype)

@@ -41,15 +41,15 @@ class Visibility:
 class Block:
     """Requests attended to in one call, padded to the most new tokens and the most rows among them.
 
-    rows: query rows, [requests · new] or a slice. kept: which of them are real; None means all. slots: cache slots,
-    [requests · length], where padding points at slot 0. bias: [requests, 1, new, length], 0 or -inf; None means that
-    everything is visible.
+    rows: query rows, [requests · new], or a slice of them. kept: (which of the padded queries are real, their query
+    rows); None means all. slots: cache slots, [requests · length], where padding points at slot 0. bias: [requests, 1,
+    new, length], 0 or -inf; None means that everything is visible.
     """
 
     requests: int
     new: int
     rows: torch.Tensor | slice
-    kept: torch.Tensor | None
+    kept: tuple[torch.Tensor, torch.Tensor] | None
     slots: torch.Tensor
     bias: torch.Tensor | None
 
@@ -130,7 +130,9 @@ def _block(spans: Sequence[Span], sees: Visibility) -> Block:
     return Block(requests=len(spans), new=new, rows=rows, kept=kept, slots=slots.flatten(), bias=bias)
 
 
-def _query_rows(spans: Sequence[Span], new: int) -> tuple[torch.Tensor | slice, torch.Tensor | None]:
+def _query_rows(
+    spans: Sequence[Span], new: int
+) -> tuple[torch.Tensor | slice, tuple[torch.Tensor, torch.Tensor] | None]:
     first = spans[0].first_row
     if all(span.new == new and span.first_row == first + i * new for i, span in enumerate(spans)):
         return slice(first, first + len(spans) * new), None
@@ -138,7 +140,8 @@ def _query_rows(spans: Sequence[Span], new: int) -> tuple[torch.Tensor | slice, 
     counts = torch.tensor([span.new for span in spans]).view(-1, 1)
     starts = torch.tensor([span.first_row for span in spans]).view(-1, 1)
     rows = (starts + torch.minimum(steps, counts - 1)).flatten()
-    return rows, (steps < counts).flatten().nonzero().squeeze(1)
+    kept = (steps < counts).flatten().nonzero().squeeze(1)
+    return rows, (kept, rows[kept])
 
 
 def _visible(spans: Sequence[Span], new: int, columns: torch.Tensor, sees: Visibility) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-LIBRARY = torch.library.Library("sgl_kernel", "FRAGMENT")
+LIBRARY: Any = torch.library.Library("sgl_kernel", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
 def op(schema: str) -> Callable[[Kernel], Kernel]:
