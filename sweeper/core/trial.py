@@ -3,8 +3,10 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
+
+from sweeper.core.redaction import redact_env, redact_value
 
 
 def content_id(value: Any) -> str:
@@ -177,5 +179,16 @@ class Plan:
             }
         )
 
+    def redacted(self) -> "Plan":
+        """The same plan with secrets hidden, for whatever is shown or stored; ids stay."""
+        return replace(self, arms=tuple(_redacted(arm) for arm in self.arms))
+
     def arm(self, arm_id: str) -> Arm:
         return next(arm for arm in self.arms if arm.arm_id == arm_id)
+
+
+def _redacted(arm: Arm) -> Arm:
+    server = replace(arm.server, args=redact_value(arm.server.args), env=redact_env(arm.server.env))
+    if server.spec is not None:
+        server = replace(server, spec=replace(server.spec, args=redact_value(server.spec.args)))
+    return replace(arm, server=server, axes=redact_value(arm.axes))

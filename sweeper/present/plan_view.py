@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.core.experiment import Experiment
-from sweeper.core.redaction import redact_value
 from sweeper.core.trial import Arm, Plan
 from sweeper.engine.argv import paste_line
 from sweeper.engine.rules import longest_accept
@@ -32,7 +31,7 @@ class View:
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """The plan as JSON-ready values, secrets hidden; every arm with the command that would start it."""
-    document: dict[str, Any] = redact_value(asdict(plan))
+    document = asdict(plan.redacted())
     for arm, shown in zip(plan.arms, document["arms"], strict=True):
         shown["command"] = paste_line(arm.server)
         shown["is_baseline"] = arm.is_baseline

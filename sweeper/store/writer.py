@@ -53,7 +53,6 @@ class RunWriter:
         self._disk = disk or Disk()
         self._now = now
         self._lock = FolderLock(path)
-        self._aside: Path | None = None
 
     @classmethod
     def create(
@@ -106,12 +105,11 @@ class RunWriter:
     def set_aside(self, paths: Iterable[Path]) -> tuple[str, ...]:
         """Moves files or folders of this run out of the way, keeping them; says what went where."""
         moved = []
+        aside = self.path / layout.ASIDE / layout.aside_name(self._now(), secrets.token_hex(4))
         for path in paths:
-            if self._aside is None:
-                self._aside = self.path / layout.ASIDE / layout.aside_name(self._now(), secrets.token_hex(2))
             relative = path.relative_to(self.path)
-            self._disk.move(path, self._aside / relative)
-            moved.append(f"{relative} → {(self._aside / relative).relative_to(self.path)}")
+            self._disk.move(path, aside / relative)
+            moved.append(f"{relative} → {(aside / relative).relative_to(self.path)}")
         return tuple(moved)
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
@@ -128,7 +126,7 @@ class RunWriter:
             created_at=self._now().isoformat(),
             sweeper_version=__version__,
             plan_id=plan.plan_id,
-            plan=plan,
+            plan=plan.redacted(),
             experiment=dict(experiment),
         )
         self._write(self.path / layout.PLAN, to_json(stored))
