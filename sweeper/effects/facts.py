@@ -1,5 +1,6 @@
 """Everything the planner has to know of this machine: engine, flags, config files of the models, GPUs."""
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from sweeper.core.experiment import Experiment, SpecPoint
 from sweeper.effects.engine_flags import SHIPPED, installed_version, shipped_table, table_of
 from sweeper.effects.gpu import GpuReader, NvmlGpus
 from sweeper.effects.hub import TOY, local_checkpoint, read_config, weight_bytes
+from sweeper.effects.suites import SUITES
 from sweeper.engine.flags import FlagTable
 from sweeper.engine.version import release
 from sweeper.errors import ConfigError, PreflightError
@@ -31,9 +33,18 @@ class Loaded:
 def load_experiment(path: Path, *, version: str | None = None) -> Loaded:
     """Read, validate and look up one experiment file; raises ConfigError with file:line for anything wrong in it."""
     document = parse_document(read_text(path), path, place=beside(path.parent))
+    _check_prompts(document)
     facts = gather_facts(document.experiment, version=version, document=document)
     check_flags(document, facts.flags)
     return Loaded(document, facts)
+
+
+def _check_prompts(document: Document) -> None:
+    kind, _, name = document.experiment.workload.prompts.partition(":")
+    if kind == "builtin" and name not in SUITES:
+        near = difflib.get_close_matches(name, SUITES, n=1)
+        hint = f"did you mean builtin:{near[0]}?" if near else f"there are {', '.join(SUITES)}"
+        raise document.error("workload.prompts", f"no built-in suite {name!r}; {hint}")
 
 
 def beside(folder: Path) -> Callable[[str], str]:

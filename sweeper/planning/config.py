@@ -10,6 +10,7 @@ import pydantic
 from pydantic import BaseModel
 
 from sweeper.core.experiment import Experiment
+from sweeper.core.result import FailureClass
 from sweeper.engine.flags import FlagTable, plain
 from sweeper.errors import ConfigError
 from sweeper.planning.flag_check import flag_problems
@@ -59,7 +60,7 @@ def parse_document(text: str, path: Path, *, place: Callable[[str], str] = str) 
     except pydantic.ValidationError as error:
         problems += _validation_problems(marked, error)
         raise _joined(marked, problems) from None
-    problems += [*_bad_exclusions(experiment), *_bad_arrival(experiment)]
+    problems += [*_bad_exclusions(experiment), *_bad_arrival(experiment), *_bad_arms(experiment)]
     if problems:
         raise _joined(marked, problems)
     return Document(experiment, marked)
@@ -239,6 +240,29 @@ def _bad_exclusions(experiment: Experiment) -> Iterator[Problem]:
                 near = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"points have {', '.join(known)}"
                 yield ("speculative", "exclude", index, key), f"no such key of a point; {hint}"
+
+
+def _bad_arms(experiment: Experiment) -> Iterator[Problem]:
+    if (problem := _unlikely(experiment.baseline.expect)) is not None:
+        yield ("baseline", "expect"), problem
+    seen: dict[str, int] = {}
+    for index, arm in enumerate(experiment.speculative.configs):
+        if isinstance(arm, str):
+            continue
+        where: Key = ("speculative", "configs", index)
+        if (problem := _unlikely(arm.expect)) is not None:
+            yield (*where, "expect"), problem
+        if arm.name is not None and seen.setdefault(arm.name, index) != index:
+            yield (*where, "name"), f"{arm.name!r} is the name of configs.{seen[arm.name]} too; choose another"
+
+
+def _unlikely(expected: str | None) -> str | None:
+    """A misspelt failure class would never be met; codes of doctor findings are not known here."""
+    classes = get_args(FailureClass)
+    if expected is None or expected in classes:
+        return None
+    near = difflib.get_close_matches(expected, classes, n=1, cutoff=0.75)
+    return f"no such failure class; did you mean {near[0]}?" if near else None
 
 
 def _bad_arrival(experiment: Experiment) -> Iterator[Problem]:

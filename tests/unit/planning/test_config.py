@@ -155,6 +155,18 @@ CASES = {
         "x.yaml:9: sweep.workload.max_tokens: cannot be an axis; axes lie in server, speculative, baseline, engine; "
         "for another workload write another experiment",
     ),
+    "misspelt failure class": (
+        GOOD.replace("num_steps: 2", "expect: oom_captur, num_steps: 2"),
+        "x.yaml:7: speculative.configs.3.expect: no such failure class; did you mean oom_capture?",
+    ),
+    "name twice": (
+        "name: a\nserver: {model_path: m}\nspeculative:\n  configs:\n    - {name: A}\n    - {name: A}\n",
+        "x.yaml:6: speculative.configs.1.name: 'A' is the name of configs.0 too; choose another",
+    ),
+    "key of no point": (
+        GOOD.replace("speculative:", "speculative:\n  exclude: [{eagle_top: 1}]"),
+        "x.yaml:6: speculative.exclude.0.eagle_top: no such key of a point; did you mean eagle_topk?",
+    ),
     "unknown axis": (
         GOOD + "sweep: {speculative.draft_path: [a]}\n",
         "x.yaml:9: sweep.speculative.draft_path: no such key; did you mean speculative.draft_model_path?",

@@ -206,10 +206,10 @@ triples = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 40))
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(triples, min_size=1, max_size=12))
-def test_every_requested_point_is_an_arm_merged_or_illegal(wanted: list[tuple[int, int, int]]) -> None:
-    from conftest import DRAFT, LLAMA  # type: ignore[import-not-found]
-
+@given(wanted=st.lists(triples, min_size=1, max_size=12))
+def test_every_requested_point_is_an_arm_merged_or_illegal(
+    facts: Callable[..., Facts], wanted: list[tuple[int, int, int]]
+) -> None:
     configs = [f"{a}-{b}-{c}" for a, b, c in wanted]
     parsed = Experiment.model_validate(
         {
@@ -218,8 +218,7 @@ def test_every_requested_point_is_an_arm_merged_or_illegal(wanted: list[tuple[in
             "speculative": {"draft_model_path": "/m/draft", "configs": configs},
         }
     )
-    known = {"/m/target": LLAMA, "/m/draft": DRAFT}
-    found = make_plan(parsed, Facts(flags=shipped_table(), engine_version="0.5.23", configs=known))
+    found = make_plan(parsed, facts())
     arms = [arm for arm in found.arms if not arm.is_baseline]
     assert len(arms) + len(found.illegal) + sum(len(m.dropped) for m in found.merged) == len(configs)
     assert len({arm.label for arm in found.arms}) == len(found.arms)
