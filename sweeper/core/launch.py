@@ -3,9 +3,11 @@
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+from sweeper.core.redaction import redact_argv, redact_env
 
 Phase = Literal[
     "waiting",
@@ -40,6 +42,10 @@ class LaunchPlan:
     served_model_name: str
     ready_timeout_s: float
     log_path: Path
+
+    def redacted(self) -> "LaunchPlan":
+        """The same launch with secrets hidden, for whatever is shown or stored."""
+        return replace(self, argv=redact_argv(self.argv), env=redact_env(self.env))
 
     def shell(self) -> str:
         """One line to paste: `A=1 python -m sglang.launch_server …`."""

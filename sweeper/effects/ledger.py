@@ -7,6 +7,7 @@ only: the keeper imports this module.
 
 import json
 import os
+import stat
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,7 @@ from sweeper.effects.process import (
     processes_with_launch_id,
     session_members,
 )
+from sweeper.errors import PreflightError
 
 STATE_DIR_VARIABLE = "SWEEPER_STATE_DIR"
 CLOCK_SLACK_TICKS = 200
@@ -59,7 +61,10 @@ class Entry:
 
 
 def state_dir() -> Path:
-    """Where this node's ledger, locks and port reservations live; made on first use, readable by its owner only."""
+    """Where this node's ledger, locks and port reservations live; made on first use, for its owner only.
+
+    Raises PreflightError when it cannot be used: without a ledger nothing may be started.
+    """
     given = os.environ.get(STATE_DIR_VARIABLE)
     if given:
         path = Path(given)
@@ -67,9 +72,16 @@ def state_dir() -> Path:
         path = Path(os.environ["XDG_STATE_HOME"]) / "sweeper" / os.uname().nodename
     else:
         path = Path("/var/tmp") / f"sweeper-{os.getuid()}"  # noqa: S108  per user, 0700, owner checked
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if path.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to another user; set {STATE_DIR_VARIABLE} to a folder of your own")
+    advice = f"set {STATE_DIR_VARIABLE} to a folder of your own on a local disk"
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = path.lstat()  # a link in a shared folder is somebody's trap
+    except OSError as error:
+        raise PreflightError(f"{path}: the ledger cannot be kept here: {error.strerror}; {advice}") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise PreflightError(f"{path} is not a folder of this user; {advice}")
+    if status.st_mode & 0o022:
+        path.chmod(0o700)
     return path
 
 

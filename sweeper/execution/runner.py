@@ -231,12 +231,13 @@ class _Group:
 
 
 def _planned(job: GroupJob, plan: LaunchPlan) -> StartRecord:
+    shown = plan.redacted()
     return StartRecord(
         group_id=job.group_id,
         start=job.start,
         launch_id=plan.launch_id,
-        command=plan.shell(),
-        env=dict(plan.env),
+        command=shown.shell(),
+        env=dict(shown.env),
         gpu_ids=plan.gpu_ids,
         node=socket.gethostname(),
         port=plan.port,

@@ -16,6 +16,7 @@ from sweeper.effects.gpu import NvmlGpus
 from sweeper.effects.overlay import overlay_for
 from sweeper.effects.ports import reserve_port
 from sweeper.effects.server import SglangLauncher
+from sweeper.effects.startup import argument
 from sweeper.engine.argv import launch_plan
 from sweeper.engine.audit import differences
 from sweeper.errors import StoreError
@@ -64,7 +65,8 @@ def prepare(job: GroupJob) -> Iterator[LaunchPlan]:
 async def drive_server(
     server: Server, prompts: PromptSet, workload: Workload, load: LoadPoint, *, num_prompts: int | None = None
 ) -> LoadOutcome:
-    target = LoadTarget(base_url=server.plan.base_url, model=server.plan.served_model_name)
+    plan = server.plan
+    target = LoadTarget(base_url=plan.base_url, model=plan.served_model_name, api_key=argument(plan, "--api-key"))
     return await drive(target, prompts, workload, load, num_prompts=num_prompts)
 
 

@@ -24,7 +24,7 @@ def engine(tmp_path: Path, state: Path) -> tuple[Path, dict[str, str]]:
 
 
 def test_the_version_is_read_without_importing(engine: tuple[Path, dict[str, str]]) -> None:
-    site, env = engine
+    _, env = engine
     found = engine_fingerprint(sys.executable, env)
     assert found.version == "0.9.1"
     assert found.files_sha256 is not None and len(found.files_sha256) == 64

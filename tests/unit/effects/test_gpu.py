@@ -46,7 +46,7 @@ async def test_a_foreign_process_on_another_gpu_does_not_matter(state: Path) -> 
 
 async def test_memory_without_a_visible_holder_blocks_its_gpu_and_a_falling_one_is_used(state: Path) -> None:
     reader = FakeGpus([fake_node(8, gpu4=50000, gpu6=41000), fake_node(8, gpu4=50000)])
-    with pytest.raises(GpuBusy, match="GPU 4: 48.8 GiB of memory held by a process not visible here") as caught:
+    with pytest.raises(GpuBusy, match=r"GPU 4: 48\.8 GiB of memory held by a process not visible here") as caught:
         await gate(reader, [4, 6], wait_s=1.0)
     assert "GPU 6" not in str(caught.value)
     assert (await gate(FakeGpus([fake_node(8, gpu4=50000)]), [6])).gpu(6) is not None

@@ -24,7 +24,8 @@ async def main() -> None:
     owner = int(sys.argv[3]) or os.getpid()
     with reserve_port(holder="test", first=int(sys.argv[2])) as port:
         plan = LaunchPlan(
-            launch_id="kept", argv=(sys.executable, sys.argv[1], "good", "--port", str(port), "--served-model-name", "s"),
+            launch_id="kept",
+            argv=(sys.executable, sys.argv[1], "good", "--port", str(port), "--served-model-name", "s"),
             env={}, gpu_ids=(), host="127.0.0.1", port=port, base_url=f"http://127.0.0.1:{port}",
             served_model_name="s", ready_timeout_s=60, log_path=Path(sys.argv[4]),
         )
@@ -42,7 +43,7 @@ def start(tmp_path: Path, first_port: int, owner: int = 0) -> "subprocess.Popen[
         [sys.executable, "-c", LAUNCHER, STUB, str(first_port), str(owner), str(tmp_path / "server.log")],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -15,6 +15,7 @@ from sweeper.effects.process import (
     session_members,
     spawn,
 )
+from sweeper.errors import PreflightError
 
 BOOT = boot_id()
 
@@ -134,3 +135,22 @@ def test_a_server_spawned_just_before_the_kill_is_found_by_its_nonce(state: Path
     assert ledger.end_entry(lost, term_wait_s=5).ended == (sleeper,)
     assert identify(sleeper) is None and session_members(sleeper) == ()
     assert ledger.read_entries() == ()
+
+
+def test_a_state_folder_that_is_a_link_or_cannot_be_made_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "file").write_text("")
+    for bad, words in (("link", "is not a folder of this user"), ("file/x", "cannot be kept here")):
+        monkeypatch.setenv(ledger.STATE_DIR_VARIABLE, str(tmp_path / bad))
+        with pytest.raises(PreflightError, match=words):
+            ledger.read_entries()
+
+
+def test_a_state_folder_that_others_could_write_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv(ledger.STATE_DIR_VARIABLE, str(tmp_path / "open"))
+    assert ledger.state_dir().stat().st_mode & 0o777 == 0o700

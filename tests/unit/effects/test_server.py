@@ -153,7 +153,7 @@ async def test_a_death_under_load_is_diagnosed_from_the_log(port: int, tmp_path:
     plan = plan_of("dies-later", port, tmp_path)
     async with launcher.launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore) as server:
         async with asyncio.timeout(20):
-            while (failure := await server.failure()) is None:
+            while (failure := await server.failure()) is None:  # noqa: ASYNC110  the runner polls likewise
                 await asyncio.sleep(0.05)
     assert failure.failure_class == "illegal_memory"
 

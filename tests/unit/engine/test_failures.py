@@ -29,6 +29,9 @@ SIGQUIT = "[2026-03-04 05:06:08] Received sigquit from a child process. It usual
 ARGUMENTS = frame("server_args.py", "from_cli_args", "return cls(**given)")
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.25 GiB. GPU 1 has a total capacity of 79.10 GiB."
 
+CAPTURE_OOM = "Exception: Capture cuda graph failed: CUDA out of memory"
+NCCL = "torch.distributed.DistBackendError: NCCL error in: x.cpp:10"
+
 CASES = {
     "an unknown flag": (
         2,
@@ -62,7 +65,7 @@ CASES = {
     ),
     "a tree with too few nodes": (
         -9,
-        f"{UP[:22]} x\n{traceback(frame('spec.py', 'draft'), error='RuntimeError: selected index k out of range')}\n{SIGQUIT}",
+        traceback(frame("spec.py", "draft"), error="RuntimeError: selected index k out of range") + f"\n{SIGQUIT}",
         "bad_argument",
         "draft tree",
     ),
@@ -85,7 +88,7 @@ CASES = {
     ),
     "out of memory while capturing": (
         1,
-        f"{LOADING}\n{LOADED}\n{CAPTURING}\n{traceback(frame('graph.py', 'capture'), error='Exception: Capture cuda graph failed: CUDA out of memory')}",
+        f"{LOADING}\n{LOADED}\n{CAPTURING}\n" + traceback(frame("graph.py", "capture"), error=CAPTURE_OOM),
         "oom_capture",
         "capturing",
     ),
@@ -99,7 +102,7 @@ CASES = {
     "a taken derived port": (1, "ValueError: rpc_port is used by a process already. pid=4321", "port", "pid 4321"),
     "communication": (
         -9,
-        f"{LOADING}\n{traceback(frame('dist.py', 'init'), error='torch.distributed.DistBackendError: NCCL error in: x.cpp:10', rank=' TP1')}",
+        f"{LOADING}\n" + traceback(frame("dist.py", "init"), error=NCCL, rank=" TP1"),
         "nccl",
         "NCCL error",
     ),
@@ -136,7 +139,7 @@ CASES = {
     ),
     "a killed scheduler": (
         None,
-        "[2026-03-04 05:06:09] Subprocess scheduler_0 (pid=77) crashed with exit code -9. Triggering SIGQUIT for cleanup...",
+        "[2026-03-04 05:06:09] Subprocess scheduler_0 (pid=77) crashed with exit code -9. Triggering SIGQUIT",
         "scheduler_dead",
         "scheduler_0",
     ),
