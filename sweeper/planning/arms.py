@@ -18,6 +18,9 @@ from sweeper.planning.matching import Pins, Situation, pins
 from sweeper.planning.points import Point, excluded, requested_points
 
 
+ASKED_AGAIN = "asked for more than once"
+
+
 @dataclass(slots=True)
 class Expansion:
     """Everything `expand` found, in the order of the file."""
@@ -55,7 +58,7 @@ class _Expander:
         self.unique = Unique()
         self.shown = shown_axes(experiment)
         self.excluded = 0
-        self.baselines: dict[str, str] = {}
+        self.known: dict[str, str] = {}
         wanted = "speculative" in experiment.model_fields_set or any(a.startswith("speculative.") for a in self.shown)
         self.sections = [
             (axes, section, list(requested_points(section)))
@@ -63,7 +66,7 @@ class _Expander:
             if wanted
         ]
         points = [point for _, _, section_points in self.sections for point in section_points]
-        self.algorithms = {point.spec.algorithm for point in points}
+        self.algorithms = {"EAGLE" if p.spec.algorithm == "NEXTN" else p.spec.algorithm for p in points}
         self.trees = any((point.spec.eagle_topk or 1) > 1 for point in points)
 
     def run(self) -> Expansion:
@@ -119,12 +122,13 @@ class _Expander:
             )
         server = replace(shared, args={**shared.args, **overrides}, env={**shared.env, **side.baseline.env})
         arm_id = _identity(server, None)
-        if arm_id not in self.baselines:
-            self.baselines[arm_id] = arm_id
+        if arm_id not in self.known:
+            label = self.unique("baseline" + axes_text(side.axes, [a for a in self.shown if a in side.axes]))
+            self.known[arm_id] = label
             self.found.arms.append(
                 Arm(
                     arm_id=arm_id,
-                    label=self.unique("baseline" + axes_text(side.axes, [a for a in self.shown if a in side.axes])),
+                    label=label,
                     server=self._located(server),
                     baseline_id=arm_id,
                     axes=side.axes,
@@ -179,8 +183,12 @@ class _Expander:
 
     def _arm(self, same: Sequence[_Candidate], baseline_id: str) -> None:
         kept = next((c for c in same if c.point.spec.triple == c.effective.triple), same[0])
+        arm_id = _identity(kept.server, kept.point.name)
+        if (earlier := self.known.get(arm_id)) is not None:
+            self.found.merged.append(Merged(kept=earlier, dropped=tuple(c.asked for c in same), reason=ASKED_AGAIN))
+            return
         arm = Arm(
-            arm_id=_identity(kept.server, kept.point.name),
+            arm_id=arm_id,
             label=self.unique(kept.label),
             server=self._located(kept.server),
             baseline_id=baseline_id,
@@ -190,6 +198,7 @@ class _Expander:
             expect=kept.point.expect,
         )
         self.found.arms.append(arm)
+        self.known[arm_id] = arm.label
         if len(same) > 1:
             dropped = tuple(candidate.asked for candidate in same if candidate is not kept)
             self.found.merged.append(Merged(kept=arm.label, dropped=dropped, reason=_why_same(kept, same)))
@@ -232,7 +241,7 @@ def _why_same(kept: _Candidate, same: Sequence[_Candidate]) -> str:
         reasons.append(f"all run as {kept.effective.triple}")
     if len(ids) > 1:
         reasons.append(f"all capture layers {', '.join(map(str, kept.feed.layers or ()))}")
-    return " and ".join(reasons) or "asked for more than once"
+    return " and ".join(reasons) or ASKED_AGAIN
 
 
 def _identity(server: ServerConfig, name: str | None) -> str:

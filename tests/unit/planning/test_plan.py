@@ -162,6 +162,20 @@ DEEPSEEK = {
 }
 
 
+def test_an_axis_with_a_value_twice_measures_it_once(plan: Callable[..., Plan]) -> None:
+    found = plan(SPEC % "3-1-4" + "sweep: {server.args.attention_backend: [fa3, fa3]}")
+    assert labels(found) == ["baseline attention=fa3", "3-1-4 attention=fa3"]
+    assert found.merged[0].dropped == ("3-1-4 attention=fa3",)
+
+
+def test_nextn_keeps_mixed_chunking_as_eagle_does(plan: Callable[..., Plan]) -> None:
+    found = plan(
+        "server: {model_path: /m/target, args: {enable_mixed_chunk: true}}\nname: t\n"
+        "speculative: {algorithm: nextn, draft_model_path: /m/draft, configs: [3-1-4]}"
+    )
+    assert all(arm.server.args["enable_mixed_chunk"] is True for arm in found.arms)
+
+
 def test_ids_are_stable_and_depend_on_what_is_measured_only(plan: Callable[..., Plan]) -> None:
     text = SPEC % "3-1-4" + "workload: {concurrency: [1], %s}\nrun: {repeats: %d}\n"
     one, two = plan(text % ("max_tokens: 64", 2)), plan(text % ("max_tokens: 64, stall_timeout_s: 9", 3))
