@@ -17,7 +17,6 @@ from sweeper.planning.labels import Unique, asked_label, axes_text, point_label
 from sweeper.planning.matching import Pins, Situation, pins
 from sweeper.planning.points import Point, excluded, requested_points
 
-
 ASKED_AGAIN = "asked for more than once"
 
 
