@@ -1,5 +1,6 @@
 """What a report says, before it becomes HTML, Markdown or a terminal table: every string is ready to show."""
 
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Any
 
 from sweeper.analysis.chains import chain_lines
 from sweeper.analysis.compare import Comparison, compare
+from sweeper.analysis.exports import adaptive_config
 from sweeper.analysis.golden import matching_curves
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency, load_words
@@ -91,6 +93,8 @@ class Document:
     headline: str
     notes: tuple[str, ...]
     winners: tuple[WinnerCard, ...]
+    adaptive: str
+    """SGLang's adaptive configuration from the measured frontier; empty when it would say nothing."""
     tables: tuple[LoadTable, ...]
     explanations: tuple[tuple[str, str], ...]
     chains: tuple[str, ...]
@@ -109,6 +113,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         headline=headline(comparison),
         notes=_notes(run, comparison),
         winners=tuple(_card(run, comparison, winner) for winner in comparison.winners),
+        adaptive=_adaptive(comparison),
         tables=tuple(_table(comparison, load) for load in comparison.loads),
         explanations=_explanations(comparison),
         chains=chain_lines(comparison) + tuple(f"Not held against {line}." for line in _unlike(run)),
@@ -182,6 +187,15 @@ def _card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
         one_line=command,
         is_baseline=winner.estimate is None,
     )
+
+
+def _adaptive(comparison: Comparison) -> str:
+    try:
+        config = adaptive_config(comparison)
+    except ValueError:
+        return ""
+    worth = {tuple(entry["candidate_steps"]) for entry in config.values()} - {(0,)}
+    return json.dumps(config) if len(config) > 1 and worth else ""
 
 
 def _table(comparison: Comparison, load: str) -> LoadTable:

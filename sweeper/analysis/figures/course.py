@@ -1,8 +1,9 @@
 """Figures about the run itself: what happened when, and how the GPUs did."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 
 import plotly.graph_objects as go
@@ -106,34 +107,39 @@ def _span_words(span: Span) -> str:
     return f"{words}<br>{text(span.detail)}" if span.detail else words
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """GPU conditions of one trial on one server start: means over its repeats."""
+
+    minute: float
+    power_w: float
+    clock_mhz: float | None
+    words: str
+
+
 def power(material: Material) -> Drawn | None:
-    """Mean GPU power and clock of each measured window, in the order of time."""
-    entries = sorted(
-        (entry for entry in material.run.measurements if entry.conditions.power_w_mean is not None),
-        key=lambda entry: entry.started_at,
-    )
+    """Mean GPU power and clock of each trial on each start, in the order of time."""
+    entries = [entry for entry in material.run.measurements if entry.conditions.power_w_mean is not None]
     if not entries:
         return None
+    begin = min(datetime.fromisoformat(entry.started_at) for entry in entries)
     figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.08)
-    begin = datetime.fromisoformat(entries[0].started_at)
     for arm in material.run.plan.arms:
-        mine = [entry for entry in entries if entry.arm_id == arm.arm_id]
-        if not mine:
+        readings = _readings([entry for entry in entries if entry.arm_id == arm.arm_id], begin, arm.label)
+        if not readings:
             continue
-        minutes = [(datetime.fromisoformat(entry.started_at) - begin).total_seconds() / 60 for entry in mine]
-        watts = [entry.conditions.power_w_mean for entry in mine]
-        clocks = [entry.conditions.sm_clock_mhz_mean for entry in mine]
-        for row, values in enumerate((watts, clocks), start=1):
+        rows = ([reading.power_w for reading in readings], [reading.clock_mhz for reading in readings])
+        for row, values in enumerate(rows, start=1):
             figure.add_trace(
                 go.Scatter(
-                    x=minutes,
+                    x=[reading.minute for reading in readings],
                     y=values,
                     mode="markers",
                     marker=material.looks[arm.arm_id].marker,
                     name=text(arm.label),
                     legendgroup=arm.arm_id,
                     showlegend=row == 1,
-                    hovertext=[_condition_words(arm.label, entry) for entry in mine],
+                    hovertext=[reading.words for reading in readings],
                     hoverinfo="text",
                 ),
                 row=row,
@@ -146,18 +152,31 @@ def power(material: Material) -> Drawn | None:
     return Drawn(
         name="power",
         title="GPU power and clock",
-        caption="Mean over each measured window. A clock that sinks during the run slows the later configurations.",
+        caption="Mean over the measured windows of a load on one server start. A clock that sinks during the run slows "
+        "the later configurations.",
         figure=figure,
     )
 
 
-def _condition_words(label: str, entry: Measurement) -> str:
-    conditions = entry.conditions
-    lines = [f"<b>{text(label)}</b>, start {entry.start + 1}, repeat {entry.repeat + 1}"]
-    if conditions.power_w_mean is not None:
-        lines.append(f"{conditions.power_w_mean:,.0f} W")
-    if conditions.sm_clock_mhz_mean is not None:
-        lines.append(f"{conditions.sm_clock_mhz_mean:,.0f} MHz")
-    if conditions.throttle_reasons:
-        lines.append(text(", ".join(conditions.throttle_reasons)))
-    return "<br>".join(lines)
+def _readings(entries: Sequence[Measurement], begin: datetime, label: str) -> list[Reading]:
+    groups: dict[tuple[str, int], list[Measurement]] = {}
+    for entry in entries:
+        groups.setdefault((entry.trial_id, entry.start), []).append(entry)
+    found = []
+    for (_, start), group in groups.items():
+        minutes = [(datetime.fromisoformat(entry.started_at) - begin).total_seconds() / 60 for entry in group]
+        watts = [entry.conditions.power_w_mean for entry in group if entry.conditions.power_w_mean is not None]
+        clocks = [
+            entry.conditions.sm_clock_mhz_mean for entry in group if entry.conditions.sm_clock_mhz_mean is not None
+        ]
+        throttles = sorted({reason for entry in group for reason in entry.conditions.throttle_reasons})
+        power_w, clock = fmean(watts), fmean(clocks) if clocks else None
+        words = [f"<b>{text(label)}</b>, start {start + 1}", f"{power_w:,.0f} W"]
+        words += [f"{clock:,.0f} MHz"] if clock is not None else []
+        words += [text(", ".join(throttles))] if throttles else []
+        found.append(
+            Reading(
+                minute=round(fmean(minutes), 2), power_w=round(power_w, 1), clock_mhz=clock, words="<br>".join(words)
+            )
+        )
+    return found

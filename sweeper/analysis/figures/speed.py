@@ -308,7 +308,7 @@ def _ladder(material: Material, entry: Outcome, values: Latency, quantity: str) 
             "size": 9,
             "line": {"width": 2, "color": look.color},
         },
-        hovertext=[hover(entry, [f"{quantity} {name}: {value:,.1f} ms"]) for name, _, value in points],
+        hovertext=hover(entry, [f"{quantity} {name}: {value:,.1f} ms" for name, _, value in points]),
         hoverinfo="text",
     )
 

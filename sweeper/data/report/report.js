@@ -24,7 +24,7 @@
           draw(entry.target);
         }
       }
-    }, { rootMargin: "600px" });
+    }, { rootMargin: "200px" });
     plots.forEach((div) => seen.observe(div));
     dark.addEventListener("change", () => drawn.forEach((div) => draw(div)));
     window.addEventListener("beforeprint", () => {
