@@ -1,5 +1,6 @@
 """The comparison in sentences: what a colleague reads first."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from sweeper.analysis.compare import Comparison
@@ -8,6 +9,9 @@ from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import load_words
 from sweeper.analysis.statistics import Estimate
 from sweeper.analysis.winners import Winner
+
+FEW = 2
+"""More further load points than this are told in groups."""
 
 
 def ratio_words(estimate: Estimate) -> str:
@@ -44,7 +48,7 @@ def _family_headline(comparison: Comparison, winners: Sequence[Winner]) -> str:
     )
     others = [winner for winner in gains if winner is not best]
     if others:
-        text += "; " + ", ".join(_short(winner, best) for winner in others)
+        text += "; " + ", ".join(_short(winner, best) for winner in others) if len(others) <= FEW else _grouped(others)
     off = [winner for winner in winners if not winner.estimate]
     if off:
         text += f"; nothing beats the baseline at {_loads(off)}: turn speculation off there"
@@ -70,6 +74,23 @@ def _no_gain(comparison: Comparison, winners: Sequence[Winner]) -> str:
         f"{closest.arm.label}, {ratio_words(closest.estimate)} at {load_words(closest.trial.load)}{noise}"
         f"{_scope(comparison)}."
     )
+
+
+def _grouped(winners: Sequence[Winner]) -> str:
+    """Neighbouring load points with the same winner share their words; ties stand with the winners themselves."""
+    groups: list[list[Winner]] = []
+    for winner in winners:
+        if groups and groups[-1][-1].arm.arm_id == winner.arm.arm_id:
+            groups[-1].append(winner)
+        else:
+            groups.append([winner])
+    words = []
+    for group in groups:
+        ends = [winner.estimate.ratio for winner in (group[0], group[-1]) if winner.estimate]
+        ratios = f"{ends[0]:.2f}×" if len(group) == 1 else f"{ends[0]:.2f}–{ends[-1]:.2f}×"
+        where = load_words(group[0].point) + ("" if len(group) == 1 else f" to {group[-1].load}")
+        words.append(f"{group[0].arm.label} {ratios} at {where}")
+    return "; " + ", ".join(words)
 
 
 def _short(winner: Winner, best: Winner) -> str:
@@ -135,10 +156,11 @@ def _shares(parts: Decomposition) -> str:
 
 
 def drift_words(comparison: Comparison, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """One sentence per baseline and load point whose last start differs from its first by 1 % or more."""
+    """One sentence per baseline and load point: all of a single pass, otherwise those beyond this run's noise."""
+    single = comparison.noise is not None and comparison.noise.scope == "within one server start"
     return tuple(
         f"{labels.get(drift.baseline, drift.baseline)} at {drift.load}: "
         f"the last start ran at {drift.ratio:.3f} of the first"
         for drift in comparison.drifts
-        if abs(drift.ratio - 1) >= 0.01
+        if single or abs(math.log(drift.ratio)) > math.log(comparison.floors.get(drift.load, math.inf))
     )

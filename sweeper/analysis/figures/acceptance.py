@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from sweeper.analysis.figures.common import Drawn, Material, hover, load_title
+from sweeper.analysis.figures.common import MOST_LINES, Drawn, Material, hover, load_title
 from sweeper.analysis.figures.style import BASELINE, SOFT, blank, left_titles, template, text
 from sweeper.analysis.outcome import Outcome
 
@@ -15,7 +15,8 @@ ISO_SPEEDUPS = (0.75, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 
 def step_cost(material: Material) -> Drawn | None:
     """Delivered length against step time, both relative to the baseline, with lines of equal decode speedup."""
-    points = [entry for entry in material.measured if entry.decomposition]
+    shown = {arm.arm_id for arm in material.arms(MOST_LINES)}
+    points = [entry for entry in material.measured if entry.decomposition and entry.arm.arm_id in shown]
     if not points:
         return None
     figure = blank(480, theme=material.theme)
@@ -39,10 +40,9 @@ def step_cost(material: Material) -> Drawn | None:
             showlegend=False,
         )
     )
-    shown = {arm.arm_id for arm in material.arms()}
     for arm in material.run.plan.arms:
         mine = [entry for entry in points if entry.arm.arm_id == arm.arm_id]
-        if mine and arm.arm_id in shown:
+        if mine:
             figure.add_trace(_cost_points(material, mine))
     figure.update_xaxes(
         title_text="verify step ÷ baseline step (×) = break-even length", range=[min(0.8, *costs), right]
@@ -52,7 +52,7 @@ def step_cost(material: Material) -> Drawn | None:
         name="step_cost",
         title="What a verify step gives, and what it costs",
         caption="On the grey break-even line a configuration is as fast as the baseline while decoding; above it, it "
-        "wins. A point moves up with a better draft and left with a cheaper engine. Numbers are the concurrency.",
+        "wins. A point moves up with a better draft and left with a cheaper engine. Numbers are the load.",
         figure=figure,
     )
 
@@ -92,7 +92,7 @@ def _cost_points(material: Material, outcomes: list[Outcome]) -> go.Scatter:
         x=[part.break_even_length for part in parts],
         y=[part.delivered_length for part in parts],
         mode="lines+markers+text",
-        text=[text(entry.load) for entry in outcomes],
+        text=[text(entry.load) if entry in (outcomes[0], outcomes[-1]) else "" for entry in outcomes],
         textposition="top center",
         textfont={"size": 11},
         marker=look.marker,
@@ -115,7 +115,7 @@ def _cost_points(material: Material, outcomes: list[Outcome]) -> go.Scatter:
 
 def positions(material: Material) -> Drawn | None:
     """Joint and conditional acceptance by position in the draft, at the lowest load that has histograms."""
-    shown = {arm.arm_id for arm in material.arms()}
+    shown = {arm.arm_id for arm in material.arms(MOST_LINES)}
     outcomes: list[Outcome] = []
     for load in material.loads:
         outcomes = [

@@ -14,7 +14,8 @@ from sweeper.core.run import RunData
 from sweeper.core.trial import Arm
 
 MOST_ARMS = 15
-"""More configurations than this make a figure unreadable: the fastest are drawn, the rest stand in the table."""
+MOST_LINES = 8
+"""More rows or lines than this make a figure unreadable: the fastest are drawn, the rest stand in the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from sweeper.analysis.figures.common import Drawn, Material, hover, load_title
+from sweeper.analysis.figures.common import MOST_LINES, Drawn, Material, hover, load_title
 from sweeper.analysis.figures.style import BAND, BASELINE, SOFT, blank, left_titles, template, text
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency
@@ -97,7 +97,7 @@ def crossover(material: Material) -> Drawn | None:
         )
     figure.add_trace(_baseline_line(loads))
     drawn = 0
-    for arm in material.arms():
+    for arm in material.arms(MOST_LINES):
         points = sorted(
             (entry for entry in closed if entry.arm.arm_id == arm.arm_id and entry.estimate),
             key=lambda entry: entry.trial.load.concurrency,
@@ -164,7 +164,7 @@ def pareto(material: Material) -> Drawn | None:
             hoverinfo="skip",
         )
     )
-    for arm in material.arms():
+    for arm in material.arms(MOST_LINES):
         line = sorted(
             (entry for entry in points if entry.arm.arm_id == arm.arm_id),
             key=lambda entry: entry.trial.load.concurrency,
