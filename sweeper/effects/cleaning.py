@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,19 @@ def find_leftovers() -> tuple[Leftover, ...]:
         Leftover(entry=entry, members=ledger.proven_members(entry), orphan=ledger.orphaned(entry))
         for entry in ledger.read_entries()
     )
+
+
+def named_holder(text: str) -> str:
+    """`… held by pid 4711` with the run of ours that this pid belongs to, if the ledger knows it."""
+    match = re.search(r"held by pid (\d+)", text)
+    if match is None:
+        return text
+    pid = int(match.group(1))
+    for item in find_leftovers():
+        if any(info.pid == pid for info in item.members) or any(member == pid for member, _ in item.entry.members):
+            kind = "a leftover" if item.orphan else "a server"
+            return text.replace(match.group(0), f"{match.group(0)}, {kind} of run {item.entry.run_id}", 1)
+    return text
 
 
 def clean_leftovers(*, term_wait_s: float = 10.0) -> tuple[Cleaned, ...]:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweeper.core.redaction import redact_text
+from sweeper.engine.log import clean_line
+
 IDLE_MEMORY_BYTES = 1 << 30
 """An empty H200 shows 615 MiB used; up to here a GPU counts as empty."""
 
@@ -150,7 +153,13 @@ def describe_holder(pid: int, used_bytes: int | None) -> Holder:
     except KeyError:
         user = str(uid)
     return Holder(
-        pid=pid, used_bytes=used_bytes, visible=True, user=user, command=words, since_s=since_s, sid=int(fields[3])
+        pid=pid,
+        used_bytes=used_bytes,
+        visible=True,
+        user=user,
+        command=redact_text(clean_line(words)),
+        since_s=since_s,
+        sid=int(fields[3]),
     )
 
 

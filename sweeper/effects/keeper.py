@@ -16,7 +16,8 @@ from sweeper.effects import ledger
 from sweeper.effects.process import ProcessId, alive
 
 TICK_S = 2.0
-"""How often the session's members are recorded; they change only while the server starts."""
+LONGEST_TICK_S = 30.0
+"""How often the session's members are recorded: they change while the server starts, and nothing may disturb a load."""
 NONCE_SEARCH_S = 3.0
 """A server that was being forked when its launcher died shows its nonce only after exec."""
 READY = b"watching\n"
@@ -40,21 +41,24 @@ def _watch(launch_id: str, wanted: tuple[ProcessId, ...]) -> bool:
     """True: the server was stopped in order; False: a process that wanted it is gone."""
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
+    watched_by_kernel = True
     for identity in wanted:
         try:
             poll.register(os.pidfd_open(identity.pid), select.POLLIN)
         except ProcessLookupError:
             return False
-        except OSError:  # no pidfd in this kernel or sandbox: the identities are looked at every tick anyway
-            continue
+        except OSError:  # no pidfd in this kernel or sandbox: the identities are looked at every tick
+            watched_by_kernel = False
+    tick_s = TICK_S
     while True:
         if not all(alive(identity) for identity in wanted):
             return False
         entry = ledger.read_entry(launch_id)
         if entry is None:
             return True
-        ledger.record_members(entry)
-        for handle, _ in poll.poll(TICK_S * 1000):
+        changed = ledger.record_members(entry) != entry or entry.sid is None
+        tick_s = TICK_S if changed or not watched_by_kernel else min(LONGEST_TICK_S, tick_s * 1.5)
+        for handle, _ in poll.poll(tick_s * 1000):
             if handle == 0:
                 if os.read(0, 64):
                     return True

@@ -9,7 +9,7 @@ from typing import Any
 from sweeper.core.launch import EffectiveConfig, EngineFingerprint, LaunchPlan, ServerFailure, StartupTimes
 from sweeper.core.redaction import redact_value
 from sweeper.effects.http import ControlClient
-from sweeper.effects.process import ProcessId, alive, identify, session_members
+from sweeper.effects.process import ProcessId, alive, identify, read_process, session_members
 from sweeper.effects.spawning import Spawned
 from sweeper.effects.startup import Startup
 from sweeper.engine.audit import identity_problem
@@ -87,6 +87,13 @@ class RunningServer:
         """Diagnosis when the process, a scheduler or the detokenizer is gone, or the log says it is lost."""
         self._progress = self._progress.after(self._spawned.tail.new_lines())
         lost = [identity for identity in self._core if not alive(identity)]
+        stopped = [identity.pid for identity in self._core if _stopped(identity.pid)]
+        if stopped and not lost:
+            return ServerFailure(
+                failure_class="hang_load",
+                message=f"scheduler or detokenizer (pid {stopped[0]}) is stopped by a signal or a debugger",
+                remedy="somebody stopped it (SIGSTOP); the sweep goes on with a fresh server",
+            )
         if self._spawned.process.poll() is None and not lost and not self._progress.doomed:
             return None
         await asyncio.sleep(self._startup.patience.doomed_s)  # the traceback is still being written
@@ -118,6 +125,11 @@ async def prove(plan: LaunchPlan, spawned: Spawned, client: ControlClient) -> Ma
     if problem:
         raise ServerError(problem, failure_class="wrong_server", remedy="end the other server, or choose another port")
     return info
+
+
+def _stopped(pid: int) -> bool:
+    info = read_process(pid)
+    return info is not None and info.state in ("T", "t")
 
 
 def _core_pids(sid: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeper.core.launch import LaunchPlan, Phase, ServerFailure, StartupTimes
+from sweeper.effects.cleaning import named_holder
 from sweeper.effects.http import ControlClient
 from sweeper.effects.ports import busy_sentence, listener
 from sweeper.effects.process import session_members
@@ -36,6 +37,8 @@ class Patience:
     """No new log line, no CPU time and nothing read for this long is a hang."""
     doomed_s: float = 1.5
     """From the first line that says a server is lost to its diagnosis: the traceback is still being written."""
+    watch_s: float = 1.0
+    """How often the process table is read for signs of progress."""
     probe_timeout_s: float = 60.0
     port_check_s: float = 2.0
     term_wait_s: float = 10.0
@@ -125,7 +128,7 @@ class Startup:
         self._entered: dict[str, float] = {"launching": self._started}
         self._progress = Progress()
         self._watchdog = Watchdog(stall_s=patience.stall_s)
-        self._port_checked = self._started
+        self._port_checked = self._watched = self._started
 
     async def wait(self) -> StartupTimes:
         """Returns when the server has generated the expected number of tokens. Raises ServerError."""
@@ -186,6 +189,9 @@ class Startup:
         if now - self._started > self.plan.ready_timeout_s:
             self._dump_stacks()
             raise error_of(self.failure(timeout_s=self.plan.ready_timeout_s))
+        if now - self._watched < self.patience.watch_s:
+            return
+        self._watched = now
         quiet_s = self._watchdog.stalled_for(self._tail.offset, self._process.pid, now)
         if quiet_s > self.patience.stall_s:
             self._dump_stacks()
@@ -239,7 +245,10 @@ def _between(bounds: list[float | None], index: int) -> float | None:
 
 def error_of(failure: ServerFailure) -> ServerError:
     return ServerError(
-        failure.message, failure_class=failure.failure_class, log_lines=failure.log_lines, remedy=failure.remedy
+        named_holder(failure.message),
+        failure_class=failure.failure_class,
+        log_lines=failure.log_lines,
+        remedy=failure.remedy,
     )
 
 

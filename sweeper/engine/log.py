@@ -38,7 +38,7 @@ _DETAILS = (
 
 def clean_line(line: str) -> str:
     """A log line without terminal escapes, control and bidirectional characters, cut to 400 characters."""
-    text = _CONTROLS.sub("", _ESCAPES.sub("", line.replace("\t", "    "))).rstrip()
+    text = _CONTROLS.sub("", _ESCAPES.sub("", " ".join(line.expandtabs(4).splitlines()))).rstrip()
     return text if len(text) <= LINE_LENGTH else text[: LINE_LENGTH - 1] + "…"
 
 

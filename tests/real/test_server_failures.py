@@ -200,6 +200,10 @@ async def test_a_killed_scheduler_is_seen_behind_the_living_http_server(bench: B
         assert difference.explained is not None
         assert await server.flush() == "flushed"
         scheduler = next(info for info in session_members(entry.sid or 0) if info.name.startswith("sglang::sched"))
+        os.kill(scheduler.pid, signal.SIGSTOP)
+        stopped = await death_of(server)
+        assert (stopped.failure_class, str(scheduler.pid) in stopped.message) == ("hang_load", True)
+        os.kill(scheduler.pid, signal.SIGCONT)
         os.kill(scheduler.pid, signal.SIGKILL)
         failure = await death_of(server)
         assert failure.failure_class == "scheduler_dead"

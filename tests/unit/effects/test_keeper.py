@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweeper.effects import ledger
-from sweeper.effects.cleaning import clean_leftovers, find_leftovers
+from sweeper.effects.cleaning import clean_leftovers, find_leftovers, named_holder
 from sweeper.effects.process import identify, session_members
 
 STUB = str(Path(__file__).parent / "stub_engine.py")
@@ -120,3 +120,23 @@ def test_a_server_of_a_run_going_on_is_left_alone_by_cleaning(state: Path, tmp_p
         launcher.kill()
         launcher.wait()
         wait_until(lambda: not session_members(entry.sid or 0))
+
+
+def test_a_killed_keeper_does_not_hinder_the_orderly_end(state: Path, tmp_path: Path) -> None:
+    launcher = start(tmp_path, 31570)
+    entry = only_entry()
+    assert entry.keeper is not None
+    os.kill(entry.keeper.pid, signal.SIGKILL)
+    launcher.send_signal(signal.SIGINT)
+    launcher.wait(30)
+    assert session_members(entry.sid or 0) == () and ledger.read_entries() == ()
+
+
+def test_memory_held_by_a_server_of_ours_is_named_with_its_run(state: Path, tmp_path: Path) -> None:
+    launcher = start(tmp_path, 31580)
+    entry = only_entry()
+    told = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
+    assert told.startswith(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which")
+    assert named_holder("held by pid 1, which") == "held by pid 1, which"
+    launcher.send_signal(signal.SIGINT)
+    launcher.wait(30)
