@@ -54,6 +54,18 @@ def test_torch_reports_amx_only_when_the_engine_is_asked_for():
     assert plain.stdout == "False\n"
 
 
+def test_flashinfer_is_found_but_not_imported():
+    code = """
+from importlib.util import find_spec
+assert find_spec("flashinfer") is not None
+try:
+    import flashinfer
+except ImportError as error:
+    print(error)
+"""
+    assert "flashinfer is not used by Sweeper's CPU engine" in run(code, SGLANG_USE_CPU_ENGINE="1").stdout
+
+
 @pytest.mark.parametrize("env", [{}, {"SGLANG_USE_CPU_ENGINE": "1"}])
 def test_a_shadowed_sitecustomize_still_runs(tmp_path, env):
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.shadowed = 42\n")
