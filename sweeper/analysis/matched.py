@@ -10,6 +10,7 @@ ALLOWED = frozenset(
     {
         "cuda_graph_config",  # the captured batch list follows from speculation; the largest batch is compared below
         "cuda_graph_bs",
+        "disable_overlap_schedule",  # some engines have no overlap scheduling under speculation: part of its price
         "dist_init_addr",
         "host",
         "internal_states",

@@ -100,6 +100,8 @@ class Document:
     chains: tuple[str, ...]
     failures: tuple[FailureCard, ...]
     merged: tuple[str, ...]
+    engine_notes: tuple[str, ...]
+    """What the engine silently does to requests, and whose."""
     environment: tuple[tuple[str, str], ...]
 
 
@@ -119,6 +121,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         chains=chain_lines(comparison) + tuple(f"Not held against {line}." for line in _unlike(run)),
         failures=_failures(comparison),
         merged=_merged(run),
+        engine_notes=_engine_notes(run),
         environment=_environment(run),
     )
 
@@ -301,6 +304,14 @@ def _failures(comparison: Comparison) -> tuple[FailureCard, ...]:
 def _merged(run: RunData) -> tuple[str, ...]:
     merged = [f"{', '.join(entry.dropped)} became {entry.kept}: {entry.reason}" for entry in run.plan.merged]
     return tuple(merged + [f"{entry.label} was not run: {entry.reason}" for entry in run.plan.illegal])
+
+
+def _engine_notes(run: RunData) -> tuple[str, ...]:
+    labels: dict[str, list[str]] = {}
+    for arm in run.plan.arms:
+        for note in arm.notes:
+            labels.setdefault(note, []).append(arm.label)
+    return tuple(f"{', '.join(arms)}: {note}" for note, arms in labels.items())
 
 
 def _environment(run: RunData) -> tuple[tuple[str, str], ...]:

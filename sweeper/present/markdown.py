@@ -18,6 +18,7 @@ def render_markdown(run: RunData) -> str:
         " · ".join(f"{name}: {cell(value)}" for name, value in doc.facts),
         *(f"> {cell(note)}" for note in doc.notes),
         *(_table(table) for table in doc.tables),
+        "\n".join(f"- {cell(line)}" for line in (*doc.engine_notes, *doc.merged)),
         *_failures(doc),
         *_commands(doc),
         f"<sub>Run {cell(doc.run_id)}. {' · '.join(f'{name}: {cell(value)}' for name, value in doc.environment)}</sub>",
