@@ -1,20 +1,23 @@
 """Imported rows in the table that Sweeper's own runs have, compared with the baseline among them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from sweeper.analysis.imported import Imported
-from sweeper.analysis.statistics import Blocks, Cell, Decision, decide, geometric_mean
+from sweeper.analysis.statistics import Blocks, Cell, Decision, Estimate, Verdict, decide, geometric_mean
 from sweeper.analysis.tables import COLUMNS, POINTS
 from sweeper.errors import ConfigError
 
 
-def import_frame(rows: Sequence[Imported], baseline: str | None = None) -> pd.DataFrame:
+def import_frame(rows: Sequence[Imported], baseline: str | None = None, *, floor: float | None = None) -> pd.DataFrame:
     """One row a label and load point, columns as in analysis.tables; several files of one label and load are repeats.
 
     `baseline`: its label; without it the only label that ran without speculation. No baseline, no speedup.
+    `floor`: ratio from which single measurements count as different (1.01: one per cent), since they have no interval
+    of their own; without it they stay undecided.
     """
     groups: dict[tuple[str, str], list[Imported]] = {}
     for entry in rows:
@@ -22,7 +25,10 @@ def import_frame(rows: Sequence[Imported], baseline: str | None = None) -> pd.Da
     name = baseline_label(rows, baseline)
     decision = _decide(groups, name)
     return pd.DataFrame(
-        [_row(label, load, entries, name, decision) for (label, load), entries in groups.items()],
+        [
+            _row(label, load, entries, name, estimate_of(decision, label, load, floor))
+            for (label, load), entries in groups.items()
+        ],
         columns=["tool", *COLUMNS],
     )
 
@@ -55,12 +61,26 @@ def _decide(groups: dict[tuple[str, str], list[Imported]], baseline: str | None)
     return decide(cells, {label: baseline for label, _ in groups})
 
 
+def estimate_of(decision: Decision | None, label: str, load: str, floor: float | None) -> Estimate | None:
+    """The decision's estimate; where it has no noise to judge by, the assumed `floor` judges."""
+    estimate = decision.estimates.get(Cell(label, load)) if decision else None
+    if estimate is None or estimate.verdict != "undecided" or floor is None:
+        return estimate
+    return replace(estimate, verdict=verdict_by_floor(estimate.ratio, floor))
+
+
+def verdict_by_floor(ratio: float, floor: float) -> Verdict:
+    """`no difference` within 1 / floor … floor."""
+    if 1 / floor <= ratio <= floor:
+        return "no difference"
+    return "better" if ratio > 1 else "worse"
+
+
 def _row(
-    label: str, load: str, entries: Sequence[Imported], baseline: str | None, decision: Decision | None
+    label: str, load: str, entries: Sequence[Imported], baseline: str | None, estimate: Estimate | None
 ) -> dict[str, Any]:
     first = entries[0]
     rates = [entry.output_tok_per_s for entry in entries if entry.output_tok_per_s]
-    estimate = decision.estimates.get(Cell(label, load)) if decision else None
     tpot = _mean([entry.tpot.mean_ms for entry in entries])
     values: dict[str, Any] = {
         "tool": first.tool,

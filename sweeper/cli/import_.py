@@ -17,17 +17,24 @@ if TYPE_CHECKING:
 @click.command("import")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--baseline", help="Label of the baseline; default: the only one without speculation.")
+@click.option(
+    "--floor",
+    type=click.FloatRange(min=1.0),
+    help="Ratio from which single measurements count as different, e.g. 1.01; they have no interval of their own.",
+)
 @click.option("--format", "kind", type=click.Choice(["table", "csv", "json", "parquet"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write csv, json or parquet to this file.")
-def command(files: tuple[str, ...], baseline: str | None, kind: str, as_json: bool, out: Path | None) -> int:
+def command(
+    files: tuple[str, ...], baseline: str | None, floor: float | None, kind: str, as_json: bool, out: Path | None
+) -> int:
     """Import FILES of bench_serving, `vllm bench serve`, GuideLLM or AIPerf; LABEL=FILE names a result.
 
     Several files of one label and load are taken as repeats, which gives their speedup an interval.
     """
     from sweeper.analysis.import_table import import_frame
 
-    table = import_frame([row for file in files for row in _read(file)], baseline)
+    table = import_frame([row for file in files for row in _read(file)], baseline, floor=floor)
     kind = "json" if as_json else kind
     if kind == "table":
         from sweeper.present.import_view import print_imported

@@ -156,6 +156,19 @@ def test_the_best_by_speed_is_neither_the_best_by_rate_nor_by_length() -> None:
     assert set(table[~table.is_baseline].verdict) == {"undecided"}
 
 
+def test_a_stated_floor_judges_single_measurements() -> None:
+    """Faster alone, slower in a crowd: near the crossing nothing is claimed."""
+    speeds = {1: (90.0, 150.0), 16: (1100.0, 1300.0), 32: (1880.0, 1865.0), 64: (2870.0, 2300.0)}
+    rows = [
+        one(bench_serving(None, rate, info, concurrency=load))
+        for load, rates in speeds.items()
+        for rate, info in zip(rates, (PLAIN, SPEC), strict=True)
+    ]
+    table = import_frame(rows, floor=1.01).set_index(["arm", "concurrency"])
+    verdicts = [table.loc[("3-1-4", load), "verdict"] for load in speeds]
+    assert verdicts == ["better", "better", "no difference", "worse"]
+
+
 def test_without_a_baseline_there_is_no_speedup() -> None:
     table = import_frame([one(bench_serving("a", 1.0, SPEC)), one(bench_serving("b", 2.0, SPEC))])
     assert table.speedup.isna().all()

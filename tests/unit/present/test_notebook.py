@@ -1,5 +1,6 @@
 """A run in a notebook."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,15 @@ def test_results_hold_one_row_a_trial_of_every_run(tmp_path: Path) -> None:
 def test_a_folder_without_runs_says_what_makes_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="sweeper run"):
         sweeper.load_results(tmp_path)
+
+
+def test_every_cell_of_the_example_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_run(model_run(concurrency=(1, 8), repeats=2), tmp_path / "results")
+    notebook = json.loads((Path(__file__).parents[3] / "examples" / "explore.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert cells
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for cell in cells:
+        exec(compile(cell, "explore.ipynb", "exec"), names)
+    assert names["every"].accept_length.notna().any()  # type: ignore[attr-defined]
