@@ -86,15 +86,24 @@ def state_dir() -> Path:
 
 
 def write_entry(entry: Entry) -> None:
-    """Atomic and durable: after a kill at any moment there is the old entry or the new one, whole."""
+    """Atomic and durable: after a kill at any moment there is the old entry or the new one, whole.
+
+    Raises PreflightError when it cannot be written: a server that the ledger does not know must not be started.
+    """
     path = _path(entry.launch_id)
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp")
-    with temporary.open("w") as file:
-        json.dump(asdict(entry), file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _sync_folder(path.parent)
+    try:
+        with temporary.open("w") as file:
+            json.dump(asdict(entry), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise PreflightError(
+            f"{path.parent}: the ledger cannot be written: {error.strerror}; free or unlock it"
+        ) from error
 
 
 def remove_entry(launch_id: str) -> None:

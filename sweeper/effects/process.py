@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweeper.errors import StoreError
+
 LAUNCH_ID_VARIABLE = "SWEEPER_LAUNCH_ID"
 POLL_S = 0.05
 
@@ -146,9 +148,16 @@ def processes_with_launch_id(launch_id: str) -> tuple[ProcessInfo, ...]:
 
 
 def spawn(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path) -> "subprocess.Popen[bytes]":
-    """Start a process as the leader of a new session, both outputs appended to `log_path`, nothing inherited."""
-    log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("ab") as log:
+    """Start a process as the leader of a new session, both outputs appended to `log_path`, nothing inherited.
+
+    Raises StoreError when the log cannot be written, OSError when the command cannot be run.
+    """
+    try:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        log = log_path.open("ab")
+    except OSError as error:
+        raise StoreError(f"{log_path}: the server's log cannot be written: {error.strerror}") from error
+    with log:
         return subprocess.Popen(
             list(argv),
             env=dict(env),

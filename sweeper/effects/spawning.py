@@ -72,7 +72,13 @@ async def spawn_recorded(
     entry = replace(entry, state="launched", server=identify(process.pid), keeper=identify(watcher.pid))
     if entry.server is None:  # ended before it could be looked at; its session may still hold something
         entry = replace(entry, server=replace(launcher, pid=process.pid))
-    ledger.write_entry(entry)
+    try:
+        ledger.write_entry(entry)
+    except BaseException:  # a server that the ledger does not know must not live
+        end_session(process.pid, term_wait_s=0, kill_wait_s=10, reap=process.poll)
+        dismiss(watcher)
+        ledger.remove_entry(plan.launch_id)
+        raise
     return Spawned(process=process, keeper=watcher, entry=entry, tail=tail)
 
 

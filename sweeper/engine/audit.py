@@ -156,7 +156,7 @@ def _compare(args: Mapping[str, Any], effective: EffectiveConfig, notes: tuple[s
 
 def _argument_rule(difference: Difference, args: Mapping[str, Any], effective: EffectiveConfig) -> str | None:
     key, asked, got = difference.key, difference.requested, difference.effective
-    if key == "max_running_requests" and isinstance(got, int) and got < int(asked):
+    if key == "max_running_requests" and isinstance(asked, int) and isinstance(got, int) and got < asked:
         return "the engine lowers max_running_requests to what its KV cache (or its request slots per DP rank) can hold"
     if key == "chunked_prefill_size" and args.get("enable_dp_attention"):
         return "with DP attention the engine divides chunked_prefill_size by dp_size"

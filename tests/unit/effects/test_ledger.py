@@ -154,3 +154,12 @@ def test_a_state_folder_that_others_could_write_is_closed(tmp_path: Path, monkey
     (tmp_path / "open").chmod(0o777)
     monkeypatch.setenv(ledger.STATE_DIR_VARIABLE, str(tmp_path / "open"))
     assert ledger.state_dir().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_ledger_that_cannot_be_written_is_one_clear_line_and_leaves_the_old_entry(state: Path) -> None:
+    ledger.write_entry(entry())
+    (state / "ledger" / "full.json").mkdir()  # renaming a file over a folder fails as a full disk does: after the write
+    with pytest.raises(PreflightError, match="the ledger cannot be written"):
+        ledger.write_entry(entry(launch_id="full"))
+    assert [item.launch_id for item in ledger.read_entries()] == ["abc"]
+    assert not list((state / "ledger").glob(".*.tmp"))

@@ -14,10 +14,10 @@ from sweeper.core.launch import LaunchPlan, Phase
 from sweeper.effects import ledger
 from sweeper.effects.gpu import Inventory
 from sweeper.effects.ports import reserve_port
-from sweeper.effects.process import session_members
+from sweeper.effects.process import processes_with_launch_id, session_members
 from sweeper.effects.server import SglangLauncher, server_environment
 from sweeper.effects.startup import Patience
-from sweeper.errors import GpuBusy, PreflightError, ServerError
+from sweeper.errors import GpuBusy, PreflightError, ServerError, StoreError
 from sweeper.testing.gpus import FakeGpus, fake_node
 
 STUB = str(Path(__file__).parent / "stub_engine.py")
@@ -136,6 +136,78 @@ async def test_a_taken_port_is_refused_before_anything_is_started(port: int, tmp
     assert error.failure_class == "port"
     assert f"pid {os.getpid()}" in str(error)
     assert not (tmp_path / "server.log").exists()
+
+
+async def test_a_stranger_that_takes_the_port_while_loading_is_seen_before_the_load_is_over(
+    port: int, tmp_path: Path
+) -> None:
+    with socket.socket() as stranger:
+
+        def on_phase(phase: Phase, detail: str) -> None:
+            if phase == "loading" and stranger.getsockname()[1] == 0:
+                stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                stranger.bind(("127.0.0.1", port))
+                stranger.listen()
+
+        with pytest.raises(ServerError) as caught:
+            async with SglangLauncher(patience=QUICK).launch(
+                plan_of("hang", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=on_phase
+            ):
+                pass
+    assert caught.value.failure_class == "port"
+    assert f"pid {os.getpid()}" in str(caught.value)
+
+
+async def test_two_launches_on_one_gpu_follow_each_other(port: int, tmp_path: Path) -> None:
+    story: list[str] = []
+
+    async def measure(name: str, own_port: int) -> None:
+        def on_phase(phase: Phase, detail: str) -> None:
+            if phase in ("waiting", "launching", "done"):
+                story.append(f"{name} {phase} {detail}".strip())
+
+        launcher = SglangLauncher(gpus=FakeGpus([fake_node(2)]), patience=QUICK)
+        plan = replace(plan_of("good", own_port, tmp_path, gpus=(1,)), log_path=tmp_path / f"{name}.log")
+        async with launcher.launch(plan, run_id=name, owner_pid=os.getpid(), on_phase=on_phase):
+            await asyncio.sleep(0.1)
+
+    with reserve_port(holder="second", first=port + 1) as other:
+        async with asyncio.timeout(60):
+            await asyncio.gather(measure("a", port), measure("b", other))
+    assert [line for line in story if "in use by run" in line], "the second was told whom it waits for"
+    moments = [line.split()[:2] for line in story if line.split()[1] in ("launching", "done")]
+    first = moments[0][0]
+    second = "b" if first == "a" else "a"
+    assert moments == [[first, "launching"], [first, "done"], [second, "launching"], [second, "done"]]
+
+
+async def test_a_log_that_cannot_be_written_starts_nothing(port: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    plan = replace(plan_of("good", port, tmp_path), log_path=tmp_path / "file" / "server.log")
+    with pytest.raises(StoreError, match="log cannot be written"):
+        async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+            pass
+    assert ledger.read_entries() == ()
+
+
+async def test_a_server_that_the_ledger_cannot_record_is_ended_at_once(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ledger.write_entry
+
+    def full_disk(entry: ledger.Entry) -> None:
+        if entry.state == "launched":
+            raise PreflightError("the ledger cannot be written: No space left on device")
+        whole(entry)
+
+    monkeypatch.setattr(ledger, "write_entry", full_disk)
+    with pytest.raises(PreflightError, match="No space left"):
+        async with SglangLauncher(patience=QUICK).launch(
+            plan_of("good", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+        ):
+            pass
+    assert processes_with_launch_id(f"id-{port}") == ()
+    assert ledger.read_entries() == ()
 
 
 async def test_an_interpreter_that_is_not_there_is_an_engine_that_is_missing(port: int, tmp_path: Path) -> None:

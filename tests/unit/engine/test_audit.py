@@ -2,6 +2,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from sweeper.core.launch import LaunchPlan
 from sweeper.core.trial import ServerConfig, SpecConfig
 from sweeper.engine.audit import differences, identity_problem, unequal_knobs
@@ -74,6 +77,28 @@ def test_an_overlay_of_the_draft_is_explained_by_its_layer_ids() -> None:
     spec = replace(CHAIN, num_draft_tokens=3, aux_layer_ids=(1, 2, 3))
     found = keys(requested(spec), {**SPEC_INFO, "speculative_draft_model_path": "/cache/overlay-1"})
     assert found == {"speculative_draft_model_path": ("/d", "/cache/overlay-1", True)}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ("model_path", "served_model_name", "speculative_algorithm", "speculative_num_steps", "max_running_requests")
+
+
+@given(
+    st.dictionaries(st.sampled_from((*KEYS, "tp_size", "page_size", "attention_backend")), JSON),
+    st.dictionaries(st.sampled_from(("tp", "page_size", "max_running_requests", "enable_mixed_chunk")), JSON),
+)
+def test_no_server_info_breaks_the_audit(info: dict[str, Any], args: dict[str, Any]) -> None:
+    effective = effective_config(info)
+    for spec in (None, CHAIN):
+        found = differences(requested(spec), effective, None)
+        assert all(item.requested != item.effective for item in found)
+    baseline = ServerConfig(model_path="/m", device="cuda", args=args, env={}, spec=None)
+    assert isinstance(differences(baseline, effective, "0.5.23"), tuple)
+    assert isinstance(identity_problem(plan("sweeper-n1"), effective, exit_code=None), str | None)
 
 
 def plan(name: str, *argv: str) -> LaunchPlan:
