@@ -86,6 +86,11 @@ class Generation:
     chunk_tokens: list[int] = field(default_factory=list)
     _draw: random.Random = field(default_factory=random.Random)
 
+    def repeat(self, other: "Generation") -> None:
+        """Become what another generation of the same length became."""
+        self.made, self.sent, self.steps = other.made, other.sent, other.steps
+        self.histogram, self.chunk_tokens = other.histogram, other.chunk_tokens
+
     def __post_init__(self) -> None:
         chance = random.Random(self.script.seed * 1_000_003 + self.number)  # noqa: S311
         text = random.Random(hashlib.sha256(self.prompt.encode()).digest())  # noqa: S311  the same prompt, the same answer
@@ -93,7 +98,7 @@ class Generation:
         if self.script.early_stop and not self.ignore_eos and chance.random() < self.script.early_stop:
             self.total, self.stops = chance.randint(1, self.max_tokens), True
         self.fault = _chosen(self.script.faults, chance.random())
-        self.ids = [text.randrange(_VOCABULARY) for _ in range(self.total)]
+        self.ids = text.choices(range(_VOCABULARY), k=self.total)
         self._draw = chance
 
     @property

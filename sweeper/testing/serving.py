@@ -12,6 +12,9 @@ from typing import IO, Any, cast, get_args
 
 from sweeper.testing.generation import Generation, Route, Script, event, parse_generation
 
+_SHAPES = 64
+"""Different schedules of answers that are sent at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
@@ -40,6 +43,7 @@ class FakeServer:
         self.waiting: list[Answer] = []
         self.seen: set[str] = set()
         self.steps = self.correct = 0
+        self.at_once: dict[tuple[Route, int, bool, int], tuple[Generation, bytes]] = {}
 
     def begin(self, answer: "Answer") -> None:
         if self.running < self.life.max_running:
@@ -151,19 +155,27 @@ class Answer:
         self.loop.call_at(self._due_s, self._step)
 
     def _all_at_once(self) -> None:
-        data = b""
-        while not self.made.finished:
-            self.made.advance()
-            if self.made.stream and self.made.chunk_due():
-                data += framed(self.made.chunk())
-                self.chunk_s.append(0.0)
-        now_s = time.perf_counter()
-        self.chunk_s = [now_s] * len(self.chunk_s)
+        """Cached by shape: where a client's speed is measured, the server must cost less than the client."""
+        shape = (self.made.route, self.made.total, self.made.stream, self.made.number % _SHAPES)
+        known = self.server.at_once.get(shape)
+        if known is None:
+            known = self.server.at_once[shape] = self.made, self._whole_stream()
+        like, data = known
+        self.made.repeat(like)
+        self.chunk_s = [time.perf_counter()] * len(self.made.chunk_tokens)
         if self.made.stream:
             if not self.headed:
                 self._head()
             self.connection.write(data)
         self._done()
+
+    def _whole_stream(self) -> bytes:
+        data = b""
+        while not self.made.finished:
+            self.made.advance()
+            if self.made.stream and self.made.chunk_due():
+                data += framed(self.made.chunk())
+        return data
 
     def _send(self, data: bytes) -> None:
         if not self.headed:
