@@ -77,6 +77,12 @@ def test_a_load_on_a_warm_prefix_cache_is_not_ranked():
     assert cache_mark(cold) is None
 
 
+def test_prompts_that_share_a_long_beginning_are_told_and_ranked():
+    shared = summarize([sample((1, 1), (9, 9), inputs=(4096, 3000))], draft_tokens=None, concurrency=1)
+    mark = cache_mark(shared)
+    assert mark is not None and mark.ranked
+
+
 @pytest.mark.parametrize(
     ("temperature", "top_p", "top_k", "mode"),
     [
