@@ -129,6 +129,7 @@ class Startup:
         self._progress = Progress()
         self._watchdog = Watchdog(stall_s=patience.stall_s)
         self._port_checked = self._watched = self._started
+        self._wrapped = "-m" in plan.argv and plan.argv.index("-m") > 1
 
     async def wait(self) -> StartupTimes:
         """Returns when the server has generated the expected number of tokens. Raises ServerError."""
@@ -206,7 +207,10 @@ class Startup:
         found = await asyncio.to_thread(listener, self.plan.port)
         if found is None or found.sid is None or found.sid == self._process.pid:
             return False
-        return await served_name(self._client) != self.plan.served_model_name
+        name = await served_name(self._client)
+        if name is None and self._wrapped:  # a container's processes are in no session of ours
+            return False
+        return name != self.plan.served_model_name
 
     def _stranger(self) -> ServerError:
         found = listener(self.plan.port)
@@ -263,7 +267,7 @@ def argument(plan: LaunchPlan, *names: str) -> str | None:
     return None
 
 
-async def served_name(client: ControlClient, timeout_s: float = 5.0) -> str | None:
+async def served_name(client: ControlClient, timeout_s: float = 1.5) -> str | None:
     """The served model name of whoever answers here; None: no answer that says so."""
     for path in ("/server_info", "/get_server_info"):
         try:
