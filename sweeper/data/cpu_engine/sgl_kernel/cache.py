@@ -11,13 +11,15 @@ import torch
 from .library import op
 
 
-def _ragged(starts: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(request, position) of every element of the ranges [start, start + length), request by request."""
+def _places(rows: torch.Tensor, starts: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(row, position) of every element of the rows' ranges [start, start + length), in order, to index a table with."""
+    sizes = lengths.tolist()
+    if len(set(sizes)) == 1:
+        return rows.long().view(-1, 1), starts.long().view(-1, 1) + torch.arange(sizes[0])
     lengths = lengths.long()
-    request = torch.repeat_interleave(torch.arange(lengths.numel()), lengths)
+    owner = torch.repeat_interleave(torch.arange(len(sizes)), lengths)
     before = lengths.cumsum(0) - lengths
-    position = torch.arange(request.numel()) + (starts.long() - before)[request]
-    return request, position
+    return rows.long()[owner], torch.arange(owner.numel()) + (starts.long() - before)[owner]
 
 
 @op("store_cache_cpu(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor indices, int row_dim) -> ()")
@@ -63,9 +65,9 @@ def assign_req_to_token_pool_cpu(
     pool_len: int,
 ) -> None:
     """Gives the packed slots out_cache_loc to the positions [start, end) of the requests."""
-    request, position = _ragged(start_offset, end_offset - start_offset)
-    slots = out_cache_loc[: request.numel()].to(req_to_token.dtype)
-    req_to_token[req_pool_indices.long()[request], position] = slots
+    row, position = _places(req_pool_indices, start_offset, end_offset - start_offset)
+    slots = out_cache_loc[: position.numel()].to(req_to_token.dtype)
+    req_to_token[row, position] = slots.view(position.shape)
 
 
 @op(
@@ -81,8 +83,8 @@ def assign_extend_cache_locs_cpu(
     pool_len: int,
 ) -> None:
     """Packs the slots of the positions [start, end) of the requests into out_cache_loc."""
-    request, position = _ragged(start_offset, end_offset - start_offset)
-    out_cache_loc[: request.numel()] = req_to_token[req_pool_indices.long()[request], position]
+    slots = req_to_token[_places(req_pool_indices, start_offset, end_offset - start_offset)]
+    out_cache_loc[: slots.numel()] = slots.flatten()
 
 
 @op(
@@ -133,8 +135,8 @@ def fill_bonus_tokens_cpu(
     accept_tokens: torch.Tensor, accept_lens: torch.Tensor, bonus_tokens: torch.Tensor, stride: int
 ) -> None:
     """The last accepted token of each request; accept_tokens is flat with stride tokens a request."""
-    last = torch.arange(accept_lens.numel()) * stride + accept_lens.long() - 1
-    bonus_tokens[: last.numel()] = accept_tokens.flatten()[last].to(bonus_tokens.dtype)
+    last = accept_lens.long().view(-1, 1) - 1
+    bonus_tokens[: last.numel()] = accept_tokens.view(-1, stride).gather(1, last).squeeze(1)
 
 
 @op("fill_accept_out_cache_loc_cpu(Tensor accept_index, Tensor out_cache_loc, Tensor(a!) accept_out_cache_loc) -> ()")
@@ -159,8 +161,7 @@ def rotate_input_ids_cpu(
     select_index: torch.Tensor | None = None,
 ) -> None:
     """Shifts each request's tokens one to the left and puts its newest one last, or at select_index."""
-    kept = (extend_seq_lens - 1).clamp(min=0)
-    _, position = _ragged(extend_start_loc, kept)
+    _, position = _places(extend_start_loc, extend_start_loc, (extend_seq_lens - 1).clamp(min=0))
     input_ids[position] = input_ids[position + 1]
     filled = extend_seq_lens > 0
     last = extend_start_loc + extend_seq_lens - 1 if select_index is None else select_index

@@ -13,6 +13,7 @@ MAX_PACKED = 4 << 20
 _PACKED = "sweeper_packed_weight"
 
 _mkldnn: Any = torch.ops.mkldnn
+_CAN_PACK: bool = torch._C._has_mkldnn and _mkldnn._is_mkldnn_bf16_supported()
 
 
 @op("convert_weight_packed(Tensor(a) weight) -> Tensor(a)")
@@ -38,7 +39,7 @@ def _packed(weight: torch.Tensor) -> torch.Tensor | None:
 
     Made again when the weight has been written to. Writes through `weight.data` are not seen: reload instead.
     """
-    if weight.numel() > MAX_PACKED or weight.is_inference() or not _mkldnn._is_mkldnn_bf16_supported():
+    if not _CAN_PACK or weight.numel() > MAX_PACKED or weight.is_inference():
         return None
     version, packed = getattr(weight, _PACKED, (None, None))
     if version != weight._version:

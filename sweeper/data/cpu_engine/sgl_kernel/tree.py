@@ -32,13 +32,30 @@ def build_tree_kernel_efficient_cpu(  # noqa: PLR0913 - the engine's signature
 ) -> None:
     """selected_index [requests, width - 1]: the chosen candidates, each topk · parent's entry + rank; that entry
     in parent_list [requests, entries] is a candidate again, entry 0 is token 0."""
-    parents = _parents(parent_list, selected_index, topk)
-    seen = _ancestors_and_self(parents, depth)
-    positions.view(-1, draft_token_num).copy_(seen.sum(-1) - 1 + verified_seq_len.view(-1, 1))
-    # A candidate whose parent was not chosen hangs on nothing; like everything else it may see token 0.
-    seen[:, :, 0] = True
+    requests = selected_index.shape[0]
+    if topk == 1:
+        _write_chain(requests, draft_token_num, retrive_index, retrive_next_token, retrive_next_sibling)
+        seen = torch.ones(draft_token_num, draft_token_num, dtype=torch.bool).tril().expand(requests, -1, -1)
+        depths = torch.arange(draft_token_num)
+    else:
+        parents = _parents(parent_list, selected_index, topk)
+        _link(parents, retrive_index, retrive_next_token, retrive_next_sibling)
+        seen = _ancestors_and_self(parents, depth)
+        depths = seen.sum(-1) - 1
+        # A candidate whose parent was not chosen hangs on nothing; like everything else it may see token 0.
+        seen[:, :, 0] = True
+    positions.view(-1, draft_token_num).copy_(depths + verified_seq_len.view(-1, 1))
     _write_tree_mask(seen, verified_seq_len, tree_mask, tree_mask_mode)
-    _link(parents, retrive_index, retrive_next_token, retrive_next_sibling)
+
+
+def _write_chain(
+    requests: int, width: int, index: torch.Tensor, next_token: torch.Tensor, next_sibling: torch.Tensor
+) -> None:
+    """What _link finds when each token's parent is the one before it."""
+    index.copy_(torch.arange(requests * width).view(requests, width))
+    next_token.copy_(torch.arange(1, width + 1))
+    next_token[:, -1] = NONE
+    next_sibling.fill_(NONE)
 
 
 def _parents(parent_list: torch.Tensor, selected_index: torch.Tensor, topk: int) -> torch.Tensor:
