@@ -180,17 +180,31 @@ def _partial_failure(ending: Completed | Skipped | Failed | None) -> Failure | N
 def _sort_measurements(
     measurements: Sequence[Measurement],
 ) -> tuple[dict[str, tuple[Measurement, ...]], dict[str, tuple[str, ...]]]:
+    """(ranked measurements, why the others are not), by trial."""
     ranked: dict[str, list[Measurement]] = {}
-    dropped: dict[str, list[str]] = {}
+    dropped: dict[str, dict[str, list[Measurement]]] = {}
     for entry in sorted(measurements, key=lambda item: (item.start, item.repeat)):
         reason = excluded(entry)
         if reason is None:
             ranked.setdefault(entry.trial_id, []).append(entry)
         else:
-            dropped.setdefault(entry.trial_id, []).append(
-                f"start {entry.start + 1}, repeat {entry.repeat + 1}: {reason}"
-            )
-    return {key: tuple(value) for key, value in ranked.items()}, {key: tuple(value) for key, value in dropped.items()}
+            dropped.setdefault(entry.trial_id, {}).setdefault(reason, []).append(entry)
+    words = {
+        trial: tuple(f"{_which(entries)}: {reason}" for reason, entries in reasons.items())
+        for trial, reasons in dropped.items()
+    }
+    return {key: tuple(value) for key, value in ranked.items()}, words
+
+
+def _which(entries: Sequence[Measurement]) -> str:
+    """`start 1, repeats 1, 2; start 2, repeat 1`."""
+    starts: dict[int, list[str]] = {}
+    for entry in entries:
+        starts.setdefault(entry.start, []).append(str(entry.repeat + 1))
+    return "; ".join(
+        f"start {start + 1}, repeat{'s' if len(repeats) > 1 else ''} {', '.join(repeats)}"
+        for start, repeats in starts.items()
+    )
 
 
 def _steady_loads(trials: Sequence[Trial], measured: Mapping[str, tuple[Measurement, ...]]) -> dict[str, bool]:

@@ -14,10 +14,11 @@ ALLOWED = frozenset(
         "dist_init_addr",
         "host",
         "internal_states",
+        "launch_command",
         "log_level",
         "max_running_requests",  # judged per load point, by `queue_limit`
-        "nccl_port",
         "port",
+        "base_gpu_id",
         "random_seed",
         "served_model_name",
         "startup_time",
@@ -41,8 +42,12 @@ def unequal_arguments(baseline: Mapping[str, Any], arm: Mapping[str, Any]) -> tu
     return tuple(
         Unequal(key=key, baseline=baseline[key], arm=arm[key])
         for key in sorted(baseline.keys() & arm.keys())
-        if key not in ALLOWED and not key.startswith("speculative_") and baseline[key] != arm[key]
+        if not _may_differ(key) and baseline[key] != arm[key]
     )
+
+
+def _may_differ(key: str) -> bool:
+    return key in ALLOWED or key.startswith("speculative_") or key.endswith("_port")
 
 
 def rerun_advice(unequal: tuple[Unequal, ...]) -> str:

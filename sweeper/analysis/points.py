@@ -80,8 +80,9 @@ def load_words(load: LoadPoint) -> str:
 def excluded(measurement: Measurement) -> str | None:
     """Why this measurement takes no part in the comparison; None: it does."""
     reasons = [mark.message for mark in measurement.marks if not mark.ranked]
-    if measurement.health.bottleneck:
-        reasons.append(f"the load generator set the pace: {measurement.health.bottleneck}")
+    bottleneck = measurement.health.bottleneck
+    if bottleneck and not any(bottleneck in reason for reason in reasons):
+        reasons.append(f"the load generator set the pace: {bottleneck}")
     if measurement.metrics.ok == 0:
         reasons.append("no request succeeded")
     elif not measurement.metrics.output_tok_per_s:

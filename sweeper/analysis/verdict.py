@@ -10,6 +10,8 @@ from sweeper.analysis.points import load_words
 from sweeper.analysis.statistics import Estimate
 from sweeper.analysis.winners import Winner
 
+TOO_NOISY = 1.25
+"""From this floor on, finding no difference says nothing about a gain that people would want."""
 FEW = 2
 """More further load points than this are told in groups."""
 
@@ -68,6 +70,11 @@ def _no_gain(comparison: Comparison, winners: Sequence[Winner]) -> str:
     floor = comparison.floors.get(closest.load)
     noise = f"; this run could have claimed a difference from {floor - 1:.1%} on" if floor else ""
     if all(entry.standing == "no difference" for entry in rivals):
+        if floor and floor > TOO_NOISY:
+            return (
+                f"Too noisy to tell: this run could only have claimed a difference from {floor - 1:.0%} on. "
+                "Measure with more starts or repeats, on a quieter machine."
+            )
         return f"No difference: nothing differs from the baseline beyond noise{noise}{_scope(comparison)}."
     return (
         f"Leave speculation off: no configuration beats the baseline at any load point. The closest is "

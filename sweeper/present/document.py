@@ -169,7 +169,9 @@ def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
     if drifts:
         notes.append("Drift of the baseline: " + "; ".join(drifts) + ".")
     notes += [f"On disk: {problem}." for problem in run.problems]
-    return tuple(notes + list(run.plan.warnings))
+    # The plan's own warning about single starts says the same before the run.
+    warnings = [warning for warning in run.plan.warnings if "start-to-start" not in warning]
+    return tuple(notes + [f"{warning[:1].upper()}{warning[1:]}." for warning in warnings])
 
 
 def _card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
@@ -234,7 +236,9 @@ def _row(outcome: Outcome) -> Row:
         effective=effective,
         rewritten=rewritten,
         captured=ABSENT if outcome.arm.captured_layers is None else ", ".join(map(str, outcome.arm.captured_layers)),
-        standing=outcome.standing if outcome.standing != "not compared" else outcome.state,
+        standing=outcome.state
+        if outcome.standing == "not compared" and outcome.state != "completed"
+        else outcome.standing,
         mark=STANDING_MARK[outcome.standing],
         speedup=ratio_words(outcome.estimate)
         if outcome.estimate

@@ -57,7 +57,7 @@ def test_unranked_measurements_are_left_out_with_their_reason() -> None:
     comparison = compare(run)
     out = next(entry for entry in comparison.outcomes if entry.arm.label == "5-1-6" and entry.load == "1")
     assert out.numbers is None and out.estimate is None
-    assert len(out.excluded) == 8 and "outputs repeat" in out.excluded[0]
+    assert out.excluded == ("start 1, repeats 1, 2, 3, 4; start 2, repeats 1, 2, 3, 4: outputs repeat",)
     assert winner_labels(run)["1"] == "3-1-4"
 
 
@@ -153,6 +153,11 @@ def test_an_unfinished_run_gives_what_is_known() -> None:
     half = replace(run, results=(), measurements=run.measurements[:30], finished=False)
     states = {entry.state for entry in compare(half).outcomes}
     assert states == {"pending"}
+
+
+def test_a_run_too_noisy_to_tell_does_not_say_no_difference() -> None:
+    run = model_run(("3-1-4",), concurrency=(1,), repeats=2, model=Model(repeat_noise=0.6, start_noise=0.4))
+    assert headline(compare(run)).startswith("Too noisy to tell")
 
 
 def test_an_empty_run_has_no_verdict() -> None:

@@ -26,6 +26,12 @@ def test_seed_and_speculation_may_differ_and_nothing_else() -> None:
     assert [entry.key for entry in unequal_arguments(BASE, ARM)] == ["disable_radix_cache", "kv_cache_dtype"]
 
 
+def test_what_belongs_to_one_launch_may_differ() -> None:
+    own = {"port": 1, "served_model_name": "a", "launch_command": "--port 1", "smg_http_sidecar_port": 5}
+    other = {"port": 2, "served_model_name": "b", "launch_command": "--port 2", "smg_http_sidecar_port": 6}
+    assert unequal_arguments(own, other) == ()
+
+
 def test_the_remedy_names_every_argument_with_its_value() -> None:
     advice = rerun_advice(unequal_arguments(BASE, ARM))
     assert "rerun the baseline with disable_radix_cache=true and kv_cache_dtype=fp8_e5m2" in advice
