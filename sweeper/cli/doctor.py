@@ -40,13 +40,13 @@ def command(  # noqa: PLR0913  one parameter an option
     fix: Path | None,
 ) -> int:
     """Say what will go wrong with DRAFT in this engine version, where, and what to do. Reads only headers."""
-    version = engine_version or _engine_version()
+    version = resolved_version(engine_version)
     draft_path, target_path = local_checkpoint(draft), local_checkpoint(target) if target else None
     question: dict[str, Any] = {
         "version": version,
         "algorithm": algorithm,
-        "args": {key: _value(text) for key, text in _pairs(args).items()},
-        "env": _pairs(env),
+        "args": {key: value_of(text) for key, text in pairs(args).items()},
+        "env": pairs(env),
     }
     ids = _ids(aux_layer_ids)
     diagnosis = examine(draft_path, target_path, aux_layer_ids=ids, **question)
@@ -59,7 +59,10 @@ def command(  # noqa: PLR0913  one parameter an option
     return 1 if diagnosis.errors else 0
 
 
-def _engine_version() -> str:
+def resolved_version(asked: str | None) -> str:
+    """The release asked about, else the installed one, else the newest that the tables know."""
+    if asked is not None:
+        return asked
     try:
         return installed_version("sglang")
     except PackageNotFoundError:
@@ -75,14 +78,14 @@ def _ids(text: str | None) -> tuple[int, ...] | None:
         raise ConfigError(f"--aux-layer-ids {text!r}: write numbers with commas, like 2,30,58") from None
 
 
-def _pairs(items: tuple[str, ...]) -> dict[str, str]:
+def pairs(items: tuple[str, ...]) -> dict[str, str]:
     for item in items:
         if "=" not in item:
             raise ConfigError(f"{item!r}: write KEY=VALUE")
     return {key.lstrip("-").replace("-", "_"): value for key, _, value in (item.partition("=") for item in items)}
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     try:
         return int(text)
     except ValueError:

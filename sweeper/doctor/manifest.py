@@ -66,7 +66,7 @@ def read_manifest(path: Path) -> Manifest:
     files = _weight_files(path)
     tensors: dict[str, Tensor] = {}
     for file in files:
-        tensors.update(_header(file))
+        tensors.update(read_tensors(file))
     return Manifest(path=path, config=read_config(path), tensors=tensors)
 
 
@@ -122,7 +122,8 @@ def _indexed(index: Path) -> tuple[Path, ...]:
     return tuple(index.parent / name for name in names)
 
 
-def _header(file: Path) -> dict[str, Tensor]:
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """The header of one safetensors file, by tensor name."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         start = stream.read(8)
