@@ -24,18 +24,18 @@ def experiment(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("command", ["plan", "check"])
+@pytest.mark.parametrize("command", ["plan", "check", "run"])
 def test_a_missing_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "none.yaml")
     assert said([command, path], capsys) == f"sweeper: {path}: no such file; see experiments/ for examples"
 
 
-@pytest.mark.parametrize("command", ["plan", "check"])
+@pytest.mark.parametrize("command", ["plan", "check", "run"])
 def test_a_folder_for_a_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a folder, not an experiment file" in said([command, str(tmp_path)], capsys)
 
 
-@pytest.mark.parametrize("command", ["plan", "check"])
+@pytest.mark.parametrize("command", ["plan", "check", "run"])
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -70,24 +70,27 @@ def test_text_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "x.yaml:1: not UTF-8 text; save it as UTF-8" in said(["plan", str(path)], capsys)
 
 
-def test_a_draft_that_is_not_here_is_unchecked_in_plan_and_refused_by_check(
+def test_a_draft_that_is_not_here_is_unchecked_in_plan_and_refused_by_check_and_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = experiment(tmp_path, HEAD + "speculative: {draft_model_path: /no/draft, configs: [3-1-4]}\n")
     assert run_cli(["plan", path, "--json"]) == 0
     assert "/no/draft: no such folder; correct the path" in json.loads(capsys.readouterr().out)["unchecked"]
-    assert "/no/draft: no such folder; correct the path" in said(["check", path], capsys)
+    for command in ("check", "run"):
+        assert "/no/draft: no such folder; correct the path" in said([command, path], capsys)
 
 
 def test_no_gpu_although_cuda_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = experiment(tmp_path, HEAD.replace("device: cpu", "device: cuda"))
-    assert "no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu" in said(["check", path], capsys)
+    for command in ("check", "run"):
+        assert "no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu" in said([command, path], capsys)
 
 
 def test_sglang_not_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = experiment(tmp_path, HEAD.replace("device: cpu", f"device: cpu, python: {tmp_path}/python"))
-    found = said(["check", path], capsys)
-    assert f"SGLang is not installed in {tmp_path}/python; install sglang==0.5.23 there, or set engine.python" in found
+    expected = f"SGLang is not installed in {tmp_path}/python; install sglang==0.5.23 there, or set engine.python"
+    for command in ("check", "run"):
+        assert expected in said([command, path], capsys)
 
 
 def test_an_unknown_option_and_a_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:
