@@ -1,0 +1,1 @@
+"""What the corpus is made of: one module per kind of text, each from a seed."""
