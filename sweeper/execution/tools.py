@@ -19,6 +19,7 @@ from sweeper.effects.server import SglangLauncher
 from sweeper.effects.startup import argument
 from sweeper.engine.argv import launch_plan
 from sweeper.engine.audit import differences
+from sweeper.engine.request import attention_dp
 from sweeper.errors import StoreError
 from sweeper.execution.loadgen import LoadTarget, drive
 from sweeper.execution.runner import Tools
@@ -48,8 +49,7 @@ def prepare(job: GroupJob) -> Iterator[LaunchPlan]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be made on this node: {error.strerror}") from error
-    dp_attention = bool(server.args.get("enable_dp_attention"))
-    with reserve_port(holder=f"run {job.run_id}", dp_attention=dp_attention) as port:
+    with reserve_port(holder=f"run {job.run_id}", dp_attention=attention_dp(server.args)) as port:
         yield launch_plan(
             server,
             launch_id=uuid.uuid4().hex[:12],
