@@ -140,3 +140,19 @@ def test_memory_held_by_a_server_of_ours_is_named_with_its_run(state: Path, tmp_
     assert named_holder("held by pid 1, which") == "held by pid 1, which"
     launcher.send_signal(signal.SIGINT)
     launcher.wait(30)
+
+
+def test_a_neighbours_server_of_the_same_name_outlives_all_our_endings(state: Path, tmp_path: Path) -> None:
+    title = ["bash", "-c", "exec -a sglang::scheduler sleep 1000"]
+    neighbour = subprocess.Popen(title, start_new_session=True)
+    try:
+        launcher = start(tmp_path, 31590)
+        entry = only_entry()
+        launcher.kill()
+        launcher.wait()
+        wait_until(lambda: not session_members(entry.sid or 0))
+        clean_leftovers()
+        assert neighbour.poll() is None
+    finally:
+        neighbour.kill()
+        neighbour.wait()

@@ -262,6 +262,33 @@ async def test_a_cancelled_start_leaves_nothing(port: int, tmp_path: Path) -> No
     assert ledger.read_entries() == ()
 
 
+async def test_a_second_cancellation_kills_at_once_and_still_leaves_nothing(port: int, tmp_path: Path) -> None:
+    ready, stopping = asyncio.Event(), asyncio.Event()
+
+    async def run() -> None:
+        def on_phase(phase: Phase, detail: str) -> None:
+            {"ready": ready, "stopping": stopping}.get(phase, asyncio.Event()).set()
+
+        patience = replace(QUICK, term_wait_s=600.0)
+        async with SglangLauncher(patience=patience).launch(
+            plan_of("stubborn", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=on_phase
+        ):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(run())
+    async with asyncio.timeout(60):
+        await ready.wait()
+        (entry,) = ledger.read_entries()
+        task.cancel()
+        await stopping.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert session_members(entry.sid or 0) == ()
+    assert ledger.read_entries() == ()
+
+
 async def test_a_gpu_held_by_an_unseen_process_refuses_the_launch(port: int, tmp_path: Path) -> None:
     launcher = SglangLauncher(gpus=FakeGpus([fake_node(gpu2=61440)]), patience=QUICK)
     with pytest.raises(GpuBusy, match="not visible here"):
