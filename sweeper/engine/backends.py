@@ -28,7 +28,7 @@ def page_size(args: Mapping[str, Any], draft_backend: str | None = None) -> int 
     """Tokens per page as it will be; None: not decided by what is given."""
     asked = int(args["page_size"]) if args.get("page_size") is not None else None
     for backend in (*phases(args), draft_backend if draft_backend == "trtllm_mha" else None):
-        if backend in FORCED_PAGES and asked not in FORCED_PAGES[backend]:
+        if backend is not None and backend in FORCED_PAGES and asked not in FORCED_PAGES[backend]:
             return FORCED_PAGES[backend][0]
     return asked
 
