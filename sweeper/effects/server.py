@@ -55,7 +55,7 @@ class SglangLauncher:
             )
             before = [gpu for gpu in inventory.gpus if gpu.index in plan.gpu_ids]
             env = server_environment(plan, os.environ, inventory)
-            ports = port_block(plan.port, dp_attention="--enable-dp-attention" in plan.argv)
+            ports = port_block(plan.port, dp_attention=_attention_dp(plan))
             with _claimed(ports, holder) as port_locks:
                 clean_s = time.monotonic() - begun
                 async with self._running(plan, run_id, owner_pid, env, [*locks, *port_locks], before, on_phase) as made:
@@ -148,12 +148,15 @@ def server_environment(plan: LaunchPlan, inherited: Mapping[str, str], inventory
     env["PYTHONUNBUFFERED"] = "1"
     if plan.gpu_ids:
         given = inherited.get("CUDA_VISIBLE_DEVICES")
-        noset = inherited.get("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", "") not in ("", "0")
         env["CUDA_VISIBLE_DEVICES"] = visible_devices(
-            plan.gpu_ids, given=None if noset else given, needed=len(plan.gpu_ids), uuids=inventory.uuids()
+            plan.gpu_ids, given=given, needed=len(plan.gpu_ids), uuids=inventory.uuids()
         )
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return env
+
+
+def _attention_dp(plan: LaunchPlan) -> bool:
+    return "--enable-dp-attention" in plan.argv or (argument(plan, "--attn-dp-size") or "1") != "1"
 
 
 def _fingerprint(plan: LaunchPlan, env: Mapping[str, str], info: Mapping[str, Any]) -> EngineFingerprint:

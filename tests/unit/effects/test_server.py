@@ -323,3 +323,22 @@ def test_inherited_engine_switches_do_not_reach_the_server(tmp_path: Path) -> No
     env = server_environment(plan, inherited, fake_node())
     assert "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION" not in env
     assert (env["CUDA_VISIBLE_DEVICES"], env["PATH"], env["SWEEPER_LAUNCH_ID"]) == ("6,7", "/bin", "id-31999")
+
+
+async def test_with_attention_dp_a_taken_derived_port_refuses_the_launch(port: int, tmp_path: Path) -> None:
+    plan = plan_of("good", port, tmp_path)
+    plan = replace(plan, argv=(*plan.argv, "--enable-dp-attention"))
+    with socket.socket() as stale:
+        stale.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stale.bind(("127.0.0.1", port + 233 + 3))
+        stale.listen()
+        with pytest.raises(ServerError, match=f"port {port + 236} is in use by pid") as caught:
+            async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+                pass
+    assert caught.value.failure_class == "port"
+
+
+def test_an_allotment_of_gpus_is_not_overridden(tmp_path: Path) -> None:
+    inherited = {"CUDA_VISIBLE_DEVICES": "2,3", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+    with pytest.raises(PreflightError, match="outside of what this job was given"):
+        server_environment(plan_of("good", 31999, tmp_path, gpus=(0, 1)), inherited, fake_node())
