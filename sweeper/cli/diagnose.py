@@ -117,6 +117,30 @@ def wiring(  # noqa: PLR0913  one parameter an option
     return 0 if report.wiring.kind == "right" and report.paths_agree else 1
 
 
+@command.command("run")
+@click.argument("run", type=click.Path(path_type=Path), default=Path("results"))
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def finished(run: Path, as_json: bool) -> int:
+    """Name the most likely cause of a low accept length in RUN, arm by arm, and what was excluded."""
+    from sweeper.doctor.causes import explain
+    from sweeper.execution.examination import examined_arm
+    from sweeper.present.locate import run_folder
+    from sweeper.store.reader import read_run
+
+    data = read_run(run_folder(run))
+    arms = explain(data, lambda arm: examined_arm(arm, data.plan.engine_version))
+    if as_json:
+        click.echo(json.dumps([{**asdict(arm), "sentence": arm.sentence} for arm in arms], indent=2))
+    else:
+        for arm in arms:
+            click.echo(f"{arm.label}\n  {arm.sentence}")
+            for cause in arm.causes[1:]:
+                click.echo(f"  also {cause.code}: {cause.evidence}")
+            if arm.low and arm.excluded:
+                click.echo(f"  excluded: {', '.join(arm.excluded)}")
+    return 1 if any(arm.low or arm.ending for arm in arms) else 0
+
+
 def _engine(target: Path, device: Literal["cuda", "cpu"], gpus: str, args: tuple[str, ...]) -> "Engine":
     from sweeper.cli.doctor import pairs, value_of
     from sweeper.doctor.live import Engine

@@ -7,6 +7,7 @@ from sweeper.core.result import FailureClass
 from sweeper.core.trial import Arm, Plan, ServerConfig
 from sweeper.doctor.examine import Diagnosis, examine
 from sweeper.effects.hub import local_checkpoint
+from sweeper.errors import PreflightError
 
 SPECULATES_WITHOUT_DRAFT = ("NGRAM", "STANDALONE")
 
@@ -25,6 +26,16 @@ def doctor_skips(plan: Plan, mode: Literal["error", "warn", "off"]) -> tuple[tup
             first = next((item for item in diagnosis.errors if item.code == arm.expect), diagnosis.errors[0])
             skips.append((arm.arm_id, f"doctor: {first.code}: {first.evidence}; {first.remedy}", first.code))
     return tuple(skips)
+
+
+def examined_arm(arm: Arm, version: str | None) -> Diagnosis | None:
+    """The doctor's word on one arm of a finished run; None: nothing to examine, or its files are not here."""
+    if version is None:
+        return None
+    try:
+        return _examined(arm, version, {})
+    except PreflightError:
+        return None
 
 
 def _examined(arm: Arm, version: str, seen: dict[str, Diagnosis]) -> Diagnosis | None:

@@ -1,5 +1,6 @@
 """What a reader must know about a measurement before trusting it."""
 
+from sweeper.analysis.engagement import engagement_mark
 from sweeper.analysis.quality import cache_mark, content_marks, greedy_mark, simulation_mark
 from sweeper.core.launch import Difference, Server
 from sweeper.core.result import Conditions, Mark, Metrics
@@ -18,7 +19,12 @@ def marks_of(
     conditions: Conditions,
     differences: tuple[Difference, ...],
 ) -> tuple[Mark, ...]:
-    doubts = (simulation_mark(server.plan.env), cache_mark(metrics), _sampling_mark(job, server))
+    doubts = (
+        simulation_mark(server.plan.env),
+        cache_mark(metrics),
+        engagement_mark(metrics),
+        _sampling_mark(job, server),
+    )
     return (
         *(mark for mark in doubts if mark is not None),
         *content_marks(outcome.samples),
