@@ -5,14 +5,14 @@
   const config = { responsive: true, displaylogo: false, displayModeBar: false };
   const drawn = new Set();
 
-  function layoutOf(figure, theme) {
-    return { ...figure.layout, template: templates[theme] };
-  }
+  // Paper is narrower than the window the figures were drawn for, and plotly learns of it too late.
+  const PAPER_PX = 700;
 
-  function draw(div, theme = dark.matches ? "dark" : "light") {
+  function draw(div, theme = dark.matches ? "dark" : "light", width = undefined) {
     const figure = JSON.parse(document.getElementById("data-" + div.dataset.figure).textContent);
     drawn.add(div);
-    return Plotly.react(div, figure.data, layoutOf(figure, theme), config);
+    const layout = { ...figure.layout, template: templates[theme], width };
+    return Plotly.react(div, figure.data, layout, config);
   }
 
   const plots = [...document.querySelectorAll(".plot")];
@@ -29,9 +29,9 @@
     dark.addEventListener("change", () => drawn.forEach((div) => draw(div)));
     window.addEventListener("beforeprint", () => {
       document.querySelectorAll("details").forEach((entry) => { entry.open = true; });
-      plots.forEach((div) => { draw(div, "light"); Plotly.Plots.resize(div); });
+      plots.forEach((div) => draw(div, "light", PAPER_PX));
     });
-    window.addEventListener("afterprint", () => drawn.forEach((div) => draw(div)));
+    window.addEventListener("afterprint", () => drawn.forEach((div) => { draw(div); Plotly.Plots.resize(div); }));
   }
 
   document.querySelectorAll(".copy").forEach((button) => {
