@@ -19,7 +19,7 @@ from sweeper.effects.ports import claim_block
 from sweeper.effects.process import LAUNCH_ID_VARIABLE
 from sweeper.effects.running import Readiness, RunningServer, prove
 from sweeper.effects.spawning import Spawned, dismiss, end_shielded, spawn_recorded
-from sweeper.effects.startup import Patience, Startup, argument
+from sweeper.effects.startup import Patience, Startup, argument, dump_stacks
 from sweeper.engine.devices import visible_devices
 from sweeper.engine.ports import port_block
 from sweeper.errors import PreflightError, ServerError
@@ -96,6 +96,10 @@ class SglangLauncher:
         try:
             async with ControlClient(plan.base_url, api_key=argument(plan, "--api-key")) as client:
                 yield spawned, client
+        except ServerError as error:
+            if error.failure_class.startswith("hang"):
+                await asyncio.to_thread(dump_stacks, spawned.process.pid, plan.log_path)
+            raise
         finally:
             on_phase("stopping", "")
             complaint = await self._stop(spawned, before)

@@ -188,14 +188,12 @@ class Startup:
     def _check_time(self) -> None:
         now = time.monotonic()
         if now - self._started > self.plan.ready_timeout_s:
-            self._dump_stacks()
             raise error_of(self.failure(timeout_s=self.plan.ready_timeout_s))
         if now - self._watched < self.patience.watch_s:
             return
         self._watched = now
         quiet_s = self._watchdog.stalled_for(self._tail.offset, self._process.pid, now)
         if quiet_s > self.patience.stall_s:
-            self._dump_stacks()
             raise error_of(self.failure(hang_s=quiet_s))
 
     async def _stranger_on_port(self) -> bool:
@@ -235,9 +233,6 @@ class Startup:
             warm_s=_between(bounds, 3),
             ready_s=ready - self._started,
         )
-
-    def _dump_stacks(self) -> None:
-        dump_stacks(self._process.pid, self.plan.log_path)
 
 
 def _between(bounds: list[float | None], index: int) -> float | None:

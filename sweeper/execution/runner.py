@@ -146,7 +146,8 @@ class _Group:
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         async with self.tools.watch_gpus(job.gpu_ids) as recorder:
             outcome = await self.tools.drive(server, job.prompts, job.workload, owed.trial.load)
-        await _alive(server)
+        finished = sum(sample.ok for sample in outcome.samples)
+        await _alive(server, f"; {finished} of {len(outcome.samples)} requests had finished")
         outcome = replace(outcome, flush=flush)
         failure = outcome_failure(outcome)
         if failure is not None and failure.failure_class == "hang_load":
@@ -247,7 +248,8 @@ def _planned(job: GroupJob, plan: LaunchPlan) -> StartRecord:
     )
 
 
-async def _alive(server: Server) -> None:
-    """Raises ServerError when the server's process or scheduler is gone."""
+async def _alive(server: Server, so_far: str = "") -> None:
+    """Raises ServerError when the server's process or scheduler is gone; `so_far` is added to its message."""
     if (dead := await server.failure()) is not None:
-        raise ServerError(dead.message, failure_class=dead.failure_class, log_lines=dead.log_lines, remedy=dead.remedy)
+        message = dead.message + so_far
+        raise ServerError(message, failure_class=dead.failure_class, log_lines=dead.log_lines, remedy=dead.remedy)

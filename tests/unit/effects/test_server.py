@@ -110,6 +110,22 @@ async def test_silence_without_cpu_time_is_a_hang(port: int, tmp_path: Path) -> 
     assert (error.failure_class, "no progress" in str(error)) == ("hang_start", True)
 
 
+async def test_a_hang_under_load_keeps_the_stacks_beside_the_log(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin" / "py-spy"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho stack of $3\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    plan = plan_of("good", port, tmp_path)
+    with pytest.raises(ServerError):
+        async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+            (entry,) = ledger.read_entries()
+            raise ServerError("no token for 120 s", failure_class="hang_load")
+    assert f"stack of {entry.sid}" in (tmp_path / "server.stacks.txt").read_text()
+
+
 async def test_a_dead_scheduler_is_seen_although_its_launcher_waits_on(port: int, tmp_path: Path) -> None:
     error = await launch_fails("doomed", port, tmp_path)
     assert error.failure_class == "bad_argument"
