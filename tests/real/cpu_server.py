@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "TORCHDYNAMO_DISABLE": "1",
+    "PYTHONDONTWRITEBYTECODE": "",
 }
 ARGUMENTS = (
     *("--device", "cpu", "--attention-backend", "intel_amx", "--sleep-on-idle"),
