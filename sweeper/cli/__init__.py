@@ -23,6 +23,7 @@ COMMANDS = {
     "import": "Read results of other tools into the same table.",
     "bench": "Drive load at a running server and report what it did.",
     "doctor": "Say what is wrong with a draft checkpoint, from its files alone.",
+    "diagnose": "Ask training data, a live engine or a finished run why acceptance is low.",
     "gpus": "Show the GPUs and who holds them.",
     "clean": "End what Sweeper left behind; never what is others'.",
     "schema": "Print the JSON Schema of experiment files.",

@@ -1,0 +1,59 @@
+"""`sweeper diagnose` without an engine: dumps and finished runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_accuracy import sample  # noqa: E402
+
+from sweeper.cli import run_cli  # noqa: E402
+from sweeper.testing.runs import model_run  # noqa: E402
+from sweeper.testing.stored import store_run  # noqa: E402
+
+
+def dump(path: Path) -> str:
+    given = sample()
+    torch.save(
+        {"input_ids": given.input_ids, "hidden_states": given.states, "generated_from": given.generated_from}, path
+    )
+    return str(path)
+
+
+def test_accuracy_of_dumps_is_a_table_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--samples", dump(tmp_path / "d.pt"), "--live", "1.1", "--num-steps", "4", "--engine-version", "0.5.23"]
+    assert run_cli(["diagnose", "accuracy", "toy:target", "--draft", "toy:draft", *options]) == 1
+    said = capsys.readouterr().out
+    assert "the wiring, not the draft, is at fault" in said
+    assert said.count("%") >= 10
+
+
+def test_accuracy_as_json_has_each_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--samples", dump(tmp_path / "d.pt"), "--steps", "3", "--json", "--engine-version", "0.5.23"]
+    assert run_cli(["diagnose", "accuracy", "toy:target", "--draft", "toy:draft", *options]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["joint"]) == len(document["accept_length"]) == 3
+    assert document["verdict"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--samples", "/nowhere.pt"], "no such file or folder"),
+        (["--live", "2.0"], "belong together"),
+        (["--live", "2.0", "--num-steps", "9"], "must be 1 to --steps"),
+    ],
+)
+def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["diagnose", "accuracy", "toy:target", "--draft", "toy:draft", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_finished_run_is_explained_arm_by_arm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store_run(model_run(["3-1-4", "5-1-6"], concurrency=[4]), tmp_path)
+    assert run_cli(["diagnose", "run", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [arm["label"] for arm in document] == ["3-1-4", "5-1-6"]
+    assert all(arm["sentence"].endswith(": fine") for arm in document)
