@@ -184,7 +184,7 @@ def _card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
         detail += f"; cannot be told apart from {', '.join(winner.tied_with)}"
     command = paste_command(run, winner.arm)
     return WinnerCard(
-        load=load_words(winner.point) + (f", {base.arm.label}" if several and base else ""),
+        load=load_words(winner.point) + (f" against {base.arm.label}" if several and base else ""),
         label=winner.arm.label if winner.estimate else "no speculation",
         speedup=ratio_words(winner.estimate) if winner.estimate else "",
         detail=detail,

@@ -121,5 +121,5 @@ def _print_commands(console: Console, doc: Document) -> None:
         commands.setdefault(card.one_line, []).append(card.load)
     for command, loads in commands.items():
         console.print()
-        console.print(Text(f"To run at {', '.join(loads)}:", style="dim"))
+        console.print(Text(f"To run at {'; '.join(loads)}:", style="dim"))
         console.print(Text(command), soft_wrap=True)

@@ -54,10 +54,16 @@ class Look:
 
 def looks(arms: Sequence[Arm]) -> dict[str, Look]:
     """arm_id → look, by position in the plan; baselines are grey."""
-    found, number = {}, 0
+    found, number, baselines = {}, 0, 0
     for arm in arms:
         if arm.is_baseline:
-            found[arm.arm_id] = Look(color=BASELINE, symbol="circle-open", dash="solid", pattern="")
+            found[arm.arm_id] = Look(
+                color=BASELINE,
+                symbol=f"{SYMBOLS[baselines % len(SYMBOLS)]}-open",
+                dash=DASHES[baselines % len(DASHES)],
+                pattern="",
+            )
+            baselines += 1
             continue
         found[arm.arm_id] = Look(
             color=COLORS[number % len(COLORS)],

@@ -174,3 +174,49 @@ def test_the_table_has_one_row_a_trial_and_leaves_absent_values_absent() -> None
     base = table[table.is_baseline]
     assert base.accept_length.isna().all() and base.step_time_ms.isna().all()
     assert table.ttft_ms_p99.isna().all()
+
+
+def two_families() -> RunData:
+    """The same sweep over two attention backends: each arm has the baseline of its own backend."""
+    first = model_run(("3-1-4",), concurrency=(1,), model=QUIET)
+    second = model_run(("3-1-4",), concurrency=(1,), model=replace(QUIET, base_step_ms=9.0, seed=2))
+
+    def renamed(text: str) -> str:
+        return f"x{text}"
+
+    arms = tuple(
+        replace(arm, arm_id=renamed(arm.arm_id), baseline_id=renamed(arm.baseline_id), label=f"{arm.label} fa3")
+        for arm in second.plan.arms
+    )
+    trials = tuple(
+        replace(trial, trial_id=renamed(trial.trial_id), arm_id=renamed(trial.arm_id)) for trial in second.plan.trials
+    )
+    measurements = tuple(
+        replace(entry, trial_id=renamed(entry.trial_id), arm_id=renamed(entry.arm_id)) for entry in second.measurements
+    )
+    axes = [replace(arm, axes={"server.args.attention_backend": "triton"}) for arm in first.plan.arms]
+    axes += [replace(arm, axes={"server.args.attention_backend": "fa3"}) for arm in arms]
+    plan = replace(first.plan, arms=tuple(axes), trials=first.plan.trials + trials)
+    return replace(first, plan=plan, measurements=first.measurements + measurements, results=())
+
+
+def test_each_arm_is_held_against_the_baseline_of_its_own_axis() -> None:
+    run = two_families()
+    comparison = compare(run)
+    ratios = [entry.estimate.ratio for entry in comparison.outcomes if entry.estimate]
+    assert ratios == pytest.approx([2.11, 2.11], abs=0.05)
+    assert [winner.arm.label for winner in comparison.winners] == ["3-1-4", "3-1-4 fa3"]
+    assert headline(comparison).startswith("Against baseline: 3-1-4 is 2.1")
+    assert "Against baseline fa3: 3-1-4 fa3 is 2.1" in headline(comparison)
+
+
+def test_axes_are_columns_of_the_table() -> None:
+    table = frame(two_families())
+    assert set(table["axis.server.args.attention_backend"]) == {"triton", "fa3"}
+    assert set(table.baseline_id) == {"base00000000", "xbase00000000"}
+
+
+def test_an_arm_that_is_expected_to_fail_never_wins() -> None:
+    run = model_run(("3-1-4", "5-1-6"), concurrency=(1,), model=QUIET)
+    arms = tuple(replace(arm, expect="accept-length") if arm.label == "5-1-6" else arm for arm in run.plan.arms)
+    assert winner_labels(replace(run, plan=replace(run.plan, arms=arms))) == {"1": "3-1-4"}
