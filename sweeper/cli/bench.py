@@ -1,6 +1,7 @@
 """`sweeper bench`: load on a running server, with the same engine of numbers as `sweeper run`."""
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -47,6 +48,8 @@ class Options:
     output_tokens: tuple[int, int] | None
     max_tokens: int
     tokenizer: Path | None
+    chat_template: Literal["auto", "none"]
+    chat_template_kwargs: str
     model: str | None
     temperature: float
     top_p: float | None
@@ -79,6 +82,8 @@ class Options:
 @click.option("--output-tokens", type=Bounds(), help="max_tokens of each request, drawn evenly.")
 @click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--tokenizer", type=click.Path(path_type=Path), help="Folder whose chat template is applied.")
+@click.option("--chat-template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
+@click.option("--chat-template-kwargs", default="{}", help='JSON, e.g. {"enable_thinking": false}.')
 @click.option("--model", help="Model name for the OpenAI routes; asked from the server when not given.")
 @click.option("--temperature", type=click.FloatRange(0), default=0.0, show_default=True)
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
@@ -124,6 +129,8 @@ def _load(options: Options) -> Load:
         top_k=options.top_k,
         stop=list(options.stop),
         ignore_eos=options.ignore_eos,
+        chat_template=options.chat_template,
+        chat_template_kwargs=_json_object(options.chat_template_kwargs),
         endpoint=options.endpoint,
         concurrency=[options.concurrency],
         request_timeout_s=options.request_timeout_s,
@@ -145,6 +152,16 @@ def _load(options: Options) -> Load:
         client=options.client,
         give_up_late_s=options.give_up_late_s,
     )
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ConfigError(f"--chat-template-kwargs {text!r}: write a JSON object")
+    return value
 
 
 def _base_url(url: str) -> str:
@@ -199,7 +216,8 @@ def _measured(options: Options, load: Load) -> dict[str, Any]:
             drive_blocking(replace(load, num_prompts=options.warmup, point=LoadPoint(concurrency=options.concurrency)))
         outcome = drive_blocking(replace(load, num_prompts=options.num_prompts), shards=shards)
     except OSError as error:
-        raise PreflightError(f"cannot reach {load.target.base_url}: {error}; is the server running there?") from None
+        remedy = "raise `ulimit -n`" if error.errno == errno.EMFILE else "is the server running there?"
+        raise PreflightError(f"cannot reach {load.target.base_url}: {error}; {remedy}") from None
     from sweeper.present.bench_report import bench_report
 
     info = asyncio.run(_ask(load.target.base_url, "/server_info"))

@@ -10,7 +10,7 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -119,18 +119,29 @@ class LeanChannel:
         self._loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = found[0]
-            sock = socket.socket(family, kind, protocol)
-            sock.setblocking(False)
-            try:
-                await self._loop.sock_connect(sock, address)
-            except BaseException:
-                sock.close()
-                raise
+            sock = await self._first_that_connects([(family, address) for family, _, _, _, address in found])
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ask_for_timestamps(sock)
         self._socket = sock
         self._loop.add_reader(sock, self._readable)
+
+    async def _first_that_connects(self, addresses: Sequence[tuple[int, Any]]) -> socket.socket:
+        """`localhost` may name an IPv6 address at which nobody listens, before the IPv4 one."""
+        failed: OSError | None = None
+        for family, address in addresses:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            try:
+                await self._loop.sock_connect(sock, address)
+            except OSError as error:
+                sock.close()
+                failed = failed or error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise failed or OSError(f"{self._host} has no address")
 
     async def exchange(self, request: Request) -> Capture:
         if self._socket is None:

@@ -91,7 +91,7 @@ async def drive_jobs(load: Load, jobs: Sequence[Job], *, concurrency: int, start
     channels = _channels(load, min(concurrency, len(jobs)))
     run = _Run(load, jobs, requests)
     try:
-        await asyncio.gather(*(channel.open() for channel in channels))
+        await _open_all(channels)
         with _no_collection():
             await run.go(channels, await start())
     finally:
@@ -99,6 +99,14 @@ async def drive_jobs(load: Load, jobs: Sequence[Job], *, concurrency: int, start
             channel.close()
     samples = _samples(run.spool, jobs, load.workload)
     return LoadOutcome(samples=samples, health=run.monitor.health(samples), flush="not asked", stopped=run.stopped)
+
+
+async def _open_all(channels: Sequence[Channel]) -> None:
+    """Raises the first failure, when all have been tried: none may open behind our back."""
+    failures = await asyncio.gather(*(channel.open() for channel in channels), return_exceptions=True)
+    for failure in failures:
+        if failure is not None:
+            raise failure
 
 
 class _Run:

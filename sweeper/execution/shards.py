@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from sweeper.store.codec import from_json, to_json
 
 CONCURRENCY_PER_SHARD = 1024
 _PRIORITY = -5
+_OTHER_FILES = 256
 _HEAD_START_NS = 20_000_000
 """Between the last shard's word that it is connected and the common start."""
 
@@ -31,10 +33,19 @@ def drive_blocking(load: Load, *, shards: int = 1) -> LoadOutcome:
     Raises OSError when the server refuses the first connections.
     """
     jobs = load.jobs()
+    _allow_open_files(load.point.concurrency + _OTHER_FILES)
     shards = max(1, min(shards, load.point.concurrency, len(jobs)))
     if shards == 1:
         return _run(load, jobs, load.point.concurrency, None)
     return _merged(_in_processes(load, jobs, shards))
+
+
+def _allow_open_files(count: int) -> None:
+    """Many systems allow 1,024 at first, and more to who asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _run(load: Load, jobs: Sequence[Job], concurrency: int, parent: Connection | None) -> LoadOutcome:
@@ -107,6 +118,8 @@ def _shard(load: Load, jobs: Sequence[Job], concurrency: int, parent: Connection
     except OSError as error:
         parent.send_bytes(str(error).encode())
         return
+    except KeyboardInterrupt:
+        return  # Ctrl-C reaches the whole group; the parent tells it
     parent.send_bytes(to_json(outcome, indent=None))
 
 

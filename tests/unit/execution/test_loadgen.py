@@ -198,3 +198,9 @@ async def test_a_body_larger_than_the_sockets_buffer_is_sent_whole():
     with running(*FAST) as url:
         outcome = await drive(LoadTarget(base_url=url, model="m"), one, workload(), LoadPoint(concurrency=1))
     assert outcome.samples[0].input_tokens == 800_000
+
+
+async def test_a_host_name_with_several_addresses_is_tried_until_one_answers():
+    with running(*FAST) as url:
+        outcome = await load(url.replace("127.0.0.1", "localhost"), 4)
+    assert kinds(outcome) == {}
