@@ -256,7 +256,7 @@ def _connect(address: str | None) -> None:
         ray.init(
             address=address or "local",
             log_to_driver=False,
-            logging_level=logging.ERROR,
+            logging_level=logging.CRITICAL,  # what fails is raised to us as well, and told in our words
             **(options if address is None else {}),
         )
     except (ray.exceptions.RayError, RuntimeError, ConnectionError, ValueError, OSError) as error:

@@ -124,10 +124,10 @@ class PlainDisplay:
                 count = f"[{self._progress.done + self._progress.resumed}/{self._progress.total}]"
                 return f"{self._label(one.arm_id)}: {measured_text(self._plan, one)}  {count}"
             case _:
-                return sentence(event, self._label)
+                return sentence(event, self._plan)
 
     def _phase_line(self, event: PhaseChanged) -> str | None:
-        if event.phase in ("measuring", "done") or self._phases.get(event.arm_id) == event.phase:
+        if event.phase in ("measuring", "done", "failed") or self._phases.get(event.arm_id) == event.phase:
             return None
         self._phases[event.arm_id] = event.phase
         detail = f": {event.detail}" if event.detail else ""
@@ -150,7 +150,7 @@ class LiveDisplay:
     def show(self, event: Event) -> None:
         self._progress.take(event)
         if isinstance(event, Notice | StartFailed | TrialFailed | TrialEnded):
-            line = sentence(event, lambda arm_id: self._plan.arm(arm_id).label)
+            line = sentence(event, self._plan)
             if line:
                 self._console.print(Text(line))
         self._live.update(self._table())
@@ -183,7 +183,7 @@ class LiveDisplay:
         )
 
 
-def sentence(event: Event, label: Callable[[str], str]) -> str | None:
+def sentence(event: Event, plan: Plan) -> str | None:
     """An event in words; None when it has nothing to say to people."""
     match event:
         case RunStarted():
@@ -194,13 +194,15 @@ def sentence(event: Event, label: Callable[[str], str]) -> str | None:
             return f"ready after {ready_s:.0f} s on {record.node}, port {record.port}" if ready_s is not None else None
         case StartFailed():
             failure = event.failure
-            return f"{label(event.arm_id)}: start {event.start + 1} failed: {failure.message}; {failure.remedy}"
+            return (
+                f"{plan.arm(event.arm_id).label}: start {event.start + 1} failed: {failure.message}; {failure.remedy}"
+            )
         case TrialFailed():
-            return f"trial {event.trial_id}: {event.failure.message}"
+            return f"{trial_name(plan, event.trial_id)}: {event.failure.message}"
         case TrialEnded(result=Failed() as failed):
-            return f"trial {failed.trial_id} failed: {failed.failure.failure_class}: {failed.failure.message}"
+            return f"{trial_name(plan, failed.trial_id)} failed: {failed.failure.failure_class}"
         case TrialEnded(result=Skipped() as skipped):
-            return f"trial {skipped.trial_id} skipped: {skipped.reason}"
+            return f"{trial_name(plan, skipped.trial_id)} skipped: {skipped.reason}"
         case Notice():
             return event.message
         case RunEnded():
@@ -208,6 +210,12 @@ def sentence(event: Event, label: Callable[[str], str]) -> str | None:
             return f"{event.completed} trials completed, {event.failed} failed, {event.skipped} skipped{cut}"
         case _:
             return None
+
+
+def trial_name(plan: Plan, trial_id: str) -> str:
+    """`3-1-4 at concurrency 4`."""
+    trial = next(trial for trial in plan.trials if trial.trial_id == trial_id)
+    return f"{plan.arm(trial.arm_id).label} at concurrency {trial.load.concurrency}"
 
 
 def measured_text(plan: Plan, one: Measurement) -> str:

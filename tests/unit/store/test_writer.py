@@ -122,6 +122,15 @@ def test_what_is_set_aside_is_kept_and_no_longer_read(tmp_path: Path) -> None:
     assert half_written(writer.path) == ()
 
 
+def test_the_same_folder_can_be_set_aside_again_and_again(tmp_path: Path) -> None:
+    writer = a_run(tmp_path)
+    folder = layout.start_dir(writer.path, "group-baseline", 0)
+    for _ in range(3):
+        writer.record(StartEnded(group_id="group-baseline", start=0, record=a_record()))
+        writer.set_aside([folder])
+    assert len(list(writer.path.glob("aside/*/groups/group-baseline/start-0/launch.json"))) == 3
+
+
 def test_a_measurement_without_its_marker_and_a_cut_journal_line_are_named(tmp_path: Path) -> None:
     writer = a_run(tmp_path)
     writer.record(measured(repeat=0))
