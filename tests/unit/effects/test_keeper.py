@@ -63,12 +63,18 @@ def only_entry() -> ledger.Entry:
     return entry
 
 
-def test_killing_the_launcher_ends_the_server_and_clears_the_ledger(state: Path, tmp_path: Path) -> None:
+def test_killing_the_launcher_ends_the_server_although_the_terminal_signalled_the_keeper(
+    state: Path, tmp_path: Path
+) -> None:
     launcher = start(tmp_path, 31520)
-    sid = only_entry().sid or 0
+    entry = only_entry()
+    assert entry.keeper is not None and entry.sid is not None
+    assert os.getsid(entry.keeper.pid) not in (os.getsid(0), entry.sid)
+    os.kill(entry.keeper.pid, signal.SIGHUP)
+    os.kill(entry.keeper.pid, signal.SIGINT)
     launcher.kill()
     launcher.wait()
-    wait_until(lambda: not session_members(sid) and ledger.read_entries() == ())
+    wait_until(lambda: not session_members(entry.sid or 0) and ledger.read_entries() == ())
 
 
 def test_killing_the_controller_ends_the_server_although_the_launcher_lives(state: Path, tmp_path: Path) -> None:
@@ -80,18 +86,6 @@ def test_killing_the_controller_ends_the_server_although_the_launcher_lives(stat
     wait_until(lambda: not session_members(sid))
     launcher.kill()
     launcher.wait()
-
-
-def test_the_keeper_survives_the_terminals_signals(state: Path, tmp_path: Path) -> None:
-    launcher = start(tmp_path, 31540)
-    entry = only_entry()
-    assert entry.keeper is not None and entry.sid is not None
-    os.kill(entry.keeper.pid, signal.SIGHUP)
-    os.kill(entry.keeper.pid, signal.SIGINT)
-    assert os.getsid(entry.keeper.pid) not in (os.getsid(0), entry.sid)
-    launcher.kill()
-    launcher.wait()
-    wait_until(lambda: not session_members(entry.sid or 0))
 
 
 def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state: Path, tmp_path: Path) -> None:
@@ -110,36 +104,21 @@ def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state:
     assert session_members(entry.sid) == () and ledger.read_entries() == ()
 
 
-def test_a_server_of_a_run_going_on_is_left_alone_by_cleaning(state: Path, tmp_path: Path) -> None:
+def test_a_server_of_a_run_going_on_is_named_and_left_alone_and_ends_in_order_without_its_keeper(
+    state: Path, tmp_path: Path
+) -> None:
     launcher = start(tmp_path, 31560)
     entry = only_entry()
-    try:
-        assert clean_leftovers() == ()
-        assert entry.sid is not None and session_members(entry.sid)
-    finally:
-        launcher.kill()
-        launcher.wait()
-        wait_until(lambda: not session_members(entry.sid or 0))
-
-
-def test_a_killed_keeper_does_not_hinder_the_orderly_end(state: Path, tmp_path: Path) -> None:
-    launcher = start(tmp_path, 31570)
-    entry = only_entry()
+    assert clean_leftovers() == ()
+    assert entry.sid is not None and session_members(entry.sid)
+    told = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
+    assert told.startswith(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which")
+    assert named_holder("held by pid 1, which") == "held by pid 1, which"
     assert entry.keeper is not None
     os.kill(entry.keeper.pid, signal.SIGKILL)
     launcher.send_signal(signal.SIGINT)
     launcher.wait(30)
-    assert session_members(entry.sid or 0) == () and ledger.read_entries() == ()
-
-
-def test_memory_held_by_a_server_of_ours_is_named_with_its_run(state: Path, tmp_path: Path) -> None:
-    launcher = start(tmp_path, 31580)
-    entry = only_entry()
-    told = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
-    assert told.startswith(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which")
-    assert named_holder("held by pid 1, which") == "held by pid 1, which"
-    launcher.send_signal(signal.SIGINT)
-    launcher.wait(30)
+    assert session_members(entry.sid) == () and ledger.read_entries() == ()
 
 
 def test_a_neighbours_server_of_the_same_name_outlives_all_our_endings(state: Path, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ async def test_a_dead_scheduler_is_seen_although_its_launcher_waits_on(port: int
 
 
 async def test_a_server_that_generates_too_few_tokens_is_never_ready(port: int, tmp_path: Path) -> None:
-    error = await launch_fails("short", port, tmp_path, timeout_s=3.0)
+    error = await launch_fails("short", port, tmp_path, timeout_s=1.5)
     assert error.failure_class == "hang_start"
 
 
