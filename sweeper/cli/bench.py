@@ -108,6 +108,7 @@ def command(**given: Any) -> int:
     SWEEPER_API_KEY. Exit code 1: a request failed.
     """
     options = Options(**given)
+    _check_writable(options.out)
     load = _load(options)
     report = _measured(options, load)
     if options.out is not None:
@@ -212,8 +213,7 @@ def _prompts(options: Options, workload: Workload) -> PromptSet:
 def _measured(options: Options, load: Load) -> dict[str, Any]:
     shards = options.shards or shard_count(options.concurrency)
     try:
-        if options.warmup:
-            drive_blocking(replace(load, num_prompts=options.warmup, point=LoadPoint(concurrency=options.concurrency)))
+        flush = _warm_up(options, load)
         outcome = drive_blocking(replace(load, num_prompts=options.num_prompts), shards=shards)
     except OSError as error:
         remedy = "raise `ulimit -n`" if error.errno == errno.EMFILE else "is the server running there?"
@@ -221,7 +221,32 @@ def _measured(options: Options, load: Load) -> dict[str, Any]:
     from sweeper.present.bench_report import bench_report
 
     info = asyncio.run(_ask(load.target.base_url, "/server_info"))
-    return bench_report(outcome, load.prompts, load.workload, load.point, info)
+    return bench_report(replace(outcome, flush=flush), load.prompts, load.workload, load.point, info)
+
+
+def _warm_up(options: Options, load: Load) -> str:
+    """The warm-up sends the same prompts: without a flush the load would find them all in the prefix cache."""
+    if not options.warmup:
+        return "not asked"
+    drive_blocking(replace(load, num_prompts=options.warmup, point=LoadPoint(concurrency=options.concurrency)))
+    return asyncio.run(_flush(load.target.base_url))
+
+
+async def _flush(base_url: str) -> str:
+    from sweeper.effects.http import ControlClient
+
+    async with ControlClient(base_url, api_key=_api_key()) as client:
+        try:
+            status, text = await client.post("/flush_cache", timeout_s=10.0)
+        except OSError as error:
+            return f"not flushed: {error}"
+    return "flushed" if status == 200 else f"not flushed: HTTP {status}: {text[:100]}"
+
+
+def _check_writable(path: Path | None) -> None:
+    """Before the load, not after it."""
+    if path is not None and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
+        raise PreflightError(f"cannot write {path}: the folder is not there or not writable")
 
 
 def _write(path: Path, report: dict[str, Any]) -> None:

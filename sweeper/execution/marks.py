@@ -34,6 +34,7 @@ def marks_of(
         *_throttle_marks(conditions),
         *_prompt_marks(job),
         *_flush_marks(outcome),
+        *_stopped_marks(outcome),
     )
 
 
@@ -95,3 +96,7 @@ def _flush_marks(outcome: LoadOutcome) -> tuple[Mark, ...]:
     if outcome.flush.startswith("flushed"):
         return ()
     return (Mark(code="cache-not-flushed", message=f"the prefix cache was not emptied: {outcome.flush}"),)
+
+
+def _stopped_marks(outcome: LoadOutcome) -> tuple[Mark, ...]:
+    return (Mark(code="over-saturated", message=outcome.stopped, ranked=False),) if outcome.stopped else ()

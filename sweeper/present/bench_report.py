@@ -48,6 +48,7 @@ def bench_report(
         "not_available": dict(missing(outcome.samples)),
         "marks": [to_plain(mark) for mark in _marks(outcome, metrics)],
         "warnings": [*prompts.warnings, *([outcome.stopped] if outcome.stopped else [])],
+        "flush": outcome.flush,
         "health": to_plain(outcome.health),
         "load": to_plain(point),
         "workload": workload.model_dump(mode="json"),

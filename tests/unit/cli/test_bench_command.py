@@ -47,6 +47,13 @@ def test_json_is_one_document_on_stdout_and_a_failed_request_is_exit_code_1(endp
     assert report["error_examples"] == {"error_chunk": "scripted error"}
 
 
+def test_a_warm_up_leaves_no_warm_cache_and_is_not_counted(capsys):
+    with running(*FAST) as url:
+        code = run_cli(["bench", url, "--num-prompts", "12", "--warmup", "12", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert (code, report["requests"], report["flush"], report["metrics"]["cached_tokens"]) == (0, 12, "flushed", 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -55,6 +62,8 @@ def test_json_is_one_document_on_stdout_and_a_failed_request_is_exit_code_1(endp
         (["http://127.0.0.1:9", "--input-tokens", "9:2"], "LO:HI"),
         (["http://127.0.0.1:9", "--arrival", "constant"], "needs --request-rate"),
         (["http://127.0.0.1:9", "--prompts", "builtin:poems"], "builtin:code"),
+        (["http://127.0.0.1:9", "--out", "/no/such/folder/report.json"], "cannot write"),
+        (["http://127.0.0.1:9", "--chat-template-kwargs", "[]"], "write a JSON object"),
     ],
 )
 def test_bad_input_is_one_line_with_the_remedy(arguments, told, capsys):
