@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def frame(run: RunData, comparison: Comparison | None = None) -> pd.DataFrame:
-    """One row a trial, in the order of the plan. Times in ms, rates in tok/s; see docs for every column."""
+    """One row a trial, in the order of the plan. Times in ms, rates in tok/s; docs/table.md has every column."""
     comparison = comparison or compare(run)
     rows = [row(run, outcome) for outcome in comparison.outcomes]
     axes = dict.fromkeys(key for values in rows for key in values if key.startswith("axis."))

@@ -1,6 +1,7 @@
 """From a whole run to winners and sentences."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -220,3 +221,9 @@ def test_an_arm_that_is_expected_to_fail_never_wins() -> None:
     run = model_run(("3-1-4", "5-1-6"), concurrency=(1,), model=QUIET)
     arms = tuple(replace(arm, expect="accept-length") if arm.label == "5-1-6" else arm for arm in run.plan.arms)
     assert winner_labels(replace(run, plan=replace(run.plan, arms=arms))) == {"1": "3-1-4"}
+
+
+def test_every_column_of_the_table_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "table.md").read_text()
+    latencies = tuple(f"{name}_ms_" for name in ("ttft", "tpot", "itl", "e2e"))
+    assert [column for column in COLUMNS if not column.startswith(latencies) and f"`{column}`" not in text] == []
