@@ -13,6 +13,7 @@ from sweeper.errors import ConfigError, PreflightError
 if TYPE_CHECKING:
     from sweeper.doctor.agreement import Agreement, Blame
     from sweeper.doctor.live import Engine
+    from sweeper.doctor.probe import ProbeReport
     from sweeper.doctor.samples import Sample
     from sweeper.doctor.wiring import WiringReport
 
@@ -88,12 +89,18 @@ def accuracy(  # noqa: PLR0913  one parameter an option
 @click.option("--draft", required=True)
 @click.option("--samples", required=True, type=click.Path(path_type=Path), help="The training dumps.")
 @click.option("--portion", default=16, show_default=True, help="Layers captured per server start.")
+@click.option(
+    "--probe/--no-probe", default=True, show_default=True, help="Also look at what the loaded draft receives."
+)
+@click.option("--algorithm", default="EAGLE3", show_default=True, help="For the probe.")
 @_engine_options
 def wiring(  # noqa: PLR0913  one parameter an option
     target: str,
     draft: str,
     samples: Path,
     portion: int,
+    probe: bool,
+    algorithm: str,
     device: Literal["cuda", "cpu"],
     gpus: str,
     args: tuple[str, ...],
@@ -105,16 +112,36 @@ def wiring(  # noqa: PLR0913  one parameter an option
     from sweeper.doctor.wiring import examine_wiring
     from sweeper.effects.hub import local_checkpoint
 
-    target_path = local_checkpoint(target)
-    report = examine_wiring(
-        _engine(target_path, device, gpus, args),
-        local_checkpoint(draft),
-        _dumps(samples, target_path),
-        version=resolved_version(engine_version),
-        portion=portion,
-    )
-    click.echo(json.dumps(asdict(report), indent=2) if as_json else _wiring_text(report))
-    return 0 if report.wiring.kind == "right" and report.paths_agree else 1
+    target_path, draft_path = local_checkpoint(target), local_checkpoint(draft)
+    engine, dumps = _engine(target_path, device, gpus, args), _dumps(samples, target_path)
+    report = examine_wiring(engine, draft_path, dumps, version=resolved_version(engine_version), portion=portion)
+    probed = _probed(engine, draft_path, dumps, algorithm) if probe else None
+    if as_json:
+        received = None if probed is None else {**asdict(probed), "sentence": probed.sentence}
+        click.echo(json.dumps({**asdict(report), "probe": received}, indent=2))
+    else:
+        click.echo(_wiring_text(report))
+        click.echo(_probe_text(probed) if probed else "")
+    right = report.wiring.kind == "right" and report.paths_agree
+    return 0 if right and (probed is None or all(item.fits for item in probed.received)) else 1
+
+
+def _probed(engine: "Engine", draft: Path, dumps: "tuple[Sample, ...]", algorithm: str) -> "ProbeReport":
+    import asyncio
+
+    from sweeper.doctor.live import Text
+    from sweeper.doctor.probe import probe
+
+    prompt = Text(name="probe", input_ids=tuple(dumps[0].input_ids[:64].tolist()), max_new_tokens=24)
+    return asyncio.run(probe(engine, draft, [prompt], algorithm=algorithm))
+
+
+def _probe_text(report: "ProbeReport") -> str:
+    lines = ["", "the drafter receives"]
+    for item in report.received:
+        norms = ", ".join(f"{norm:.2f}" for norm in item.norms)
+        lines.append(f"  {item.mode:<18} width {item.width} (trained {item.expected}), norms {norms}")
+    return "\n".join([*lines, report.sentence])
 
 
 @command.command("run")

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,15 +46,20 @@ class Text:
     max_new_tokens: int = 1
 
 
-def capture(engine: Engine, texts: Sequence[Text], *, layer_ids: Sequence[int], hidden: int) -> tuple[Sample, ...]:
+def capture(
+    engine: Engine, texts: Sequence[Text], *, layer_ids: Sequence[int], hidden: int, again: bool = False
+) -> tuple[Sample, ...]:
     """Run `texts` greedily; each sample holds one slot per layer id, named `id 2`, … in the engine's order.
 
-    States cover every token but the last generated one. ServerError when the engine does not start or answer.
+    States cover every token but the last generated one. With `again`, one more sample follows: the last text with its
+    answer, this time all as a prompt. ServerError when the engine does not start or answer.
     """
-    return asyncio.run(_capture(engine, texts, tuple(layer_ids), hidden))
+    return asyncio.run(_capture(engine, texts, tuple(layer_ids), hidden, again))
 
 
-async def _capture(engine: Engine, texts: Sequence[Text], ids: tuple[int, ...], hidden: int) -> tuple[Sample, ...]:
+async def _capture(
+    engine: Engine, texts: Sequence[Text], ids: tuple[int, ...], hidden: int, again: bool
+) -> tuple[Sample, ...]:
     with tempfile.TemporaryDirectory(prefix="sweeper-capture-") as folder, reserve_port(holder="diagnose") as port:
         plan = launch_plan(
             _server(engine, ids),
@@ -73,7 +78,11 @@ async def _capture(engine: Engine, texts: Sequence[Text], ids: tuple[int, ...], 
             on_phase=lambda phase, text: engine.on_phase(f"{phase} {text}".strip()),
         )
         async with running, ControlClient(plan.base_url) as client:
-            return tuple([await _sample(client, text, ids, hidden) for text in texts])
+            samples = [await _sample(client, text, ids, hidden) for text in texts]
+            if again:
+                answered = tuple(samples[-1].input_ids[:-1].tolist())
+                samples.append(await _sample(client, Text(name="again", input_ids=answered), ids, hidden))
+            return tuple(samples)
 
 
 def _server(engine: Engine, ids: tuple[int, ...]) -> ServerConfig:
@@ -92,18 +101,28 @@ def _server(engine: Engine, ids: tuple[int, ...]) -> ServerConfig:
     )
 
 
-async def _sample(client: ControlClient, text: Text, ids: tuple[int, ...], hidden: int) -> Sample:
+async def ask(client: ControlClient, text: Text, *, states: bool) -> Mapping[str, Any]:
+    """One greedy generation. ServerError when it fails."""
     body = {
         "input_ids": list(text.input_ids),
         "sampling_params": {"temperature": 0, "max_new_tokens": text.max_new_tokens},
-        "return_hidden_states": True,
+        "return_hidden_states": states,
     }
     try:
         status, answer = await client.post("/generate", body, timeout_s=_GENERATE_TIMEOUT_S)
         if status != 200:
             raise OSError(f"HTTP {status}: {answer[:200]}")
-        return _parsed(text, json.loads(answer), ids, hidden)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found: Mapping[str, Any] = json.loads(answer)
+        return found
+    except (OSError, ValueError) as error:
+        raise ServerError(f"{text.name}: the engine did not answer ({error})", failure_class="crash_load") from error
+
+
+async def _sample(client: ControlClient, text: Text, ids: tuple[int, ...], hidden: int) -> Sample:
+    answer = await ask(client, text, states=True)
+    try:
+        return _parsed(text, answer, ids, hidden)
+    except (ValueError, KeyError, TypeError) as error:
         message = f"{text.name}: the engine returned no captured states ({error})"
         raise ServerError(message, failure_class="crash_load") from error
 
@@ -127,9 +146,3 @@ def _stacked(parts: Sequence[Any]) -> Tensor:
     """Prefill gives rows (one list per chunk), each decode step a single row."""
     rows = [torch.tensor(part, dtype=torch.float32) for part in parts]
     return torch.cat([row if row.dim() == 2 else row[None] for row in rows])
-
-
-def renamed(sample: Sample, names: Sequence[str]) -> Sample:
-    """The same states under other slot names."""
-    parts = (part for _, part in sample.slots)
-    return replace(sample, slots=tuple(zip(names, parts, strict=True)))

@@ -1,6 +1,6 @@
 """Runs the dump's tokens through the engine and finds out what the dump's slots are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,67 +38,92 @@ class WiringReport:
         return self.decode_distance is None or self.decode_distance <= PATHS_DIFFER
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStates:
+    """What the engine's layers hold for the tokens of the samples, one sample after the other."""
+
+    layers: Mapping[int, Tensor]
+    """Index of a layer to what enters it, [tokens, hidden]; 0 is the embedding."""
+    decode_distance: float | None
+
+
 def examine_wiring(
     engine: Engine, draft: Path, samples: Sequence[Sample], *, version: str, portion: int = 16
 ) -> WiringReport:
     """Start the target once per `portion` layers and compare. PreflightError, ServerError."""
-    config = target_config(read_config(engine.target))
-    if config.architecture is None or config.num_hidden_layers is None or config.hidden_size is None:
-        raise PreflightError(f"{engine.target}: config.json names no class, depth or width")
-    used = [_cut(sample) for sample in samples[:_SAMPLES]]
-    layers, decoded = _layers(engine, used, config, version=version, portion=portion)
-    layers[0] = torch.cat([_embedded(engine.target, sample.input_ids) for sample in used])
-    names = [name for name, _ in used[0].slots]
-    slots = [(name, torch.cat([sample.slots[i][1] for sample in used])) for i, name in enumerate(names)]
+    used = shortened(samples)
+    states = engine_states(engine, used, version=version, portion=portion)
+    return compare(engine.target, draft, used, states, version=version)
+
+
+def shortened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """As much of the dumps as is worth running: states of a 1 T model are large."""
+    return tuple(
+        Sample(
+            name=sample.name,
+            input_ids=sample.input_ids[:_TOKENS],
+            slots=tuple((name, states[:_TOKENS]) for name, states in sample.slots),
+        )
+        for sample in samples[:_SAMPLES]
+    )
+
+
+def compare(
+    target: Path, draft: Path, samples: Sequence[Sample], states: EngineStates, *, version: str
+) -> WiringReport:
+    """Match the slots of `samples` with the engine's layers for the same tokens."""
+    _, architecture, num_layers, _ = _shape(target)
+    names = [name for name, _ in samples[0].slots]
+    slots = [(name, torch.cat([sample.slots[i][1] for sample in samples])) for i, name in enumerate(names)]
     wiring = judge(
-        match_slots(slots, layers),
-        architecture=config.architecture,
-        num_layers=config.num_hidden_layers,
+        match_slots(slots, states.layers),
+        architecture=architecture,
+        num_layers=num_layers,
         version=version,
         configured=draft_config(read_config(draft)).layer_ids,
     )
-    return WiringReport(wiring=wiring, tokens=sum(len(s.input_ids) for s in used), decode_distance=decoded)
+    tokens = sum(len(sample.input_ids) for sample in samples)
+    return WiringReport(wiring=wiring, tokens=tokens, decode_distance=states.decode_distance)
 
 
-def _cut(sample: Sample) -> Sample:
-    slots = tuple((name, states[:_TOKENS]) for name, states in sample.slots)
-    return Sample(name=sample.name, input_ids=sample.input_ids[:_TOKENS], slots=slots)
-
-
-def _layers(
-    engine: Engine, samples: Sequence[Sample], config: TargetConfig, *, version: str, portion: int
-) -> tuple[dict[int, Tensor], float | None]:
-    assert config.architecture is not None and config.num_hidden_layers is not None and config.hidden_size is not None
+def engine_states(engine: Engine, samples: Sequence[Sample], *, version: str, portion: int) -> EngineStates:
+    """Run the tokens of `samples`; the first portion also checks prefill against decode."""
+    config, architecture, num_layers, hidden = _shape(engine.target)
     found: dict[int, Tensor] = {}
     decoded = None
-    for ids in portions(
-        architecture=config.architecture, num_layers=config.num_hidden_layers, version=version, size=portion
-    ):
-        seen = captured_layers(
-            architecture=config.architecture, num_layers=config.num_hidden_layers, ids=ids, version=version
-        )
+    texts = [Text(name=sample.name, input_ids=tuple(sample.input_ids.tolist())) for sample in samples]
+    half = Text(name="decode", input_ids=texts[0].input_ids[: _half(samples)], max_new_tokens=_GENERATED)
+    for ids in portions(architecture=architecture, num_layers=num_layers, version=version, size=portion):
+        seen = captured_layers(architecture=architecture, num_layers=num_layers, ids=ids, version=version)
         assert seen is not None
-        texts = [Text(name=s.name, input_ids=tuple(s.input_ids.tolist())) for s in samples]
-        first = tuple(samples[0].input_ids.tolist())
-        half = Text(name="decode", input_ids=first[: max(len(first) // 2, 1)], max_new_tokens=_GENERATED)
-        *whole, generated = capture(engine, [*texts, half], layer_ids=ids, hidden=config.hidden_size)
+        *whole, generated, again = capture(engine, [*texts, half], layer_ids=ids, hidden=hidden, again=True)
         for place, layer in enumerate(seen.layers):
-            rows = [w.slots[place][1][: len(s.input_ids)] for w, s in zip(whole, samples, strict=True)]
-            found[layer] = torch.cat(rows)
-        if decoded is None:
-            decoded = _path_distance(engine, generated, ids, config.hidden_size)
+            found[layer] = torch.cat(
+                [sample.slots[place][1][: len(t.input_ids)] for sample, t in zip(whole, texts, strict=True)]
+            )
+        decoded = _path_distance(generated, again) if decoded is None else decoded
     if not found:
         raise PreflightError(f"{config.architecture} of SGLang {version} captures no layers; EAGLE3 cannot run on it")
-    return found, decoded
+    found[0] = torch.cat([_embedded(engine.target, sample.input_ids) for sample in samples])
+    return EngineStates(layers=found, decode_distance=decoded)
 
 
-def _path_distance(engine: Engine, generated: Sample, ids: tuple[int, ...], hidden: int) -> float | None:
+def _half(samples: Sequence[Sample]) -> int:
+    return max(len(samples[0].input_ids) // 2, 1)
+
+
+def _shape(target: Path) -> tuple[TargetConfig, str, int, int]:
+    config = target_config(read_config(target))
+    if config.architecture is None or config.num_hidden_layers is None or config.hidden_size is None:
+        raise PreflightError(f"{target}: config.json names no class, depth or width")
+    return config, config.architecture, config.num_hidden_layers, config.hidden_size
+
+
+def _path_distance(generated: Sample, again: Sample) -> float | None:
     """States after generated tokens against those of the same tokens given as a prompt."""
     start, end = generated.generated_from or 0, len(generated.slots[0][1])
     if end <= start:
         return None
-    text = Text(name="prompt", input_ids=tuple(generated.input_ids[:end].tolist()))
-    (again,) = capture(engine, [text], layer_ids=ids, hidden=hidden)
     ours, theirs = generated.states[start:end], again.states[start:end]
     return float(((ours - theirs).norm(dim=-1) / theirs.norm(dim=-1).clamp_min(1e-9)).median())
 

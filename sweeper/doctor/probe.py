@@ -1,0 +1,124 @@
+"""What does the drafter really receive? A probe inside the engine, with the draft loaded."""
+
+import json
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweeper.core.trial import ServerConfig, SpecConfig
+from sweeper.doctor.live import CPU_ENGINE, Engine, Text, ask
+from sweeper.effects.http import ControlClient
+from sweeper.effects.ports import reserve_port
+from sweeper.effects.server import SglangLauncher
+from sweeper.engine.argv import launch_plan
+
+PROBE = Path(__file__).parent.parent / "data" / "probe"
+_OWN_STEP = "DECODE"
+"""In this mode the drafter gets its own state, one hidden wide; in every other mode the target's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One kind of call of the drafter, by the engine's forward mode."""
+
+    mode: str
+    calls: int
+    width: int
+    expected: int
+    """What the draft was trained to take in this mode."""
+    norms: tuple[float, ...]
+    """Mean length of each captured state of the last noted call."""
+    first_values: tuple[float, ...]
+
+    @property
+    def fits(self) -> bool:
+        return self.width == self.expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """What was received in each mode."""
+
+    received: tuple[Received, ...]
+
+    @property
+    def sentence(self) -> str:
+        wrong = [item for item in self.received if not item.fits]
+        if not self.received:
+            return "The drafter was never called, or its class is not one the probe knows."
+        if not wrong:
+            return "The drafter receives the width it was trained on, on extend and after verify."
+        first = wrong[0]
+        return (
+            f"The drafter receives {first.width} values per token ({first.mode.lower()}) where it was trained on "
+            f"{first.expected}: its fc is skipped. Use EAGLE3 and eagle_config.use_aux_hidden_state."
+        )
+
+
+async def probe(engine: Engine, draft: Path, texts: Sequence[Text], *, algorithm: str) -> ProbeReport:
+    """Serve the pair with the probe and run `texts`. ServerError when the engine does not start or answer."""
+    with tempfile.TemporaryDirectory(prefix="sweeper-probe-") as folder, reserve_port(holder="diagnose") as port:
+        notes = Path(folder) / "received.jsonl"
+        plan = launch_plan(
+            _server(engine, draft, algorithm),
+            launch_id=uuid.uuid4().hex[:12],
+            gpu_ids=engine.gpu_ids,
+            port=port,
+            log_path=Path(folder) / "server.log",
+            python=sys.executable,
+            cpu_engine_dir=CPU_ENGINE,
+        )
+        plan = replace(plan, env=_with_probe(plan.env, notes))
+        running = SglangLauncher().launch(
+            plan,
+            run_id="diagnose",
+            owner_pid=os.getpid(),
+            on_phase=lambda phase, text: engine.on_phase(f"{phase} {text}".strip()),
+        )
+        async with running, ControlClient(plan.base_url) as client:
+            for text in texts:
+                await ask(client, text, states=False)
+        lines = notes.read_text().splitlines() if notes.exists() else []
+    return ProbeReport(received=tuple(summarise([json.loads(line) for line in lines])))
+
+
+def summarise(notes: Sequence[Mapping[str, Any]]) -> list[Received]:
+    """One entry a mode, in the order of first appearance; calls of one row may be the engine's own warm-up."""
+    found = []
+    for mode in dict.fromkeys(note["mode"] for note in notes):
+        calls = [note for note in notes if note["mode"] == mode]
+        last = calls[-1]
+        found.append(
+            Received(
+                mode=mode,
+                calls=len(calls),
+                width=last["width"],
+                expected=last["hidden"] if mode == _OWN_STEP else last["fc_width"],
+                norms=tuple(last["norms"]),
+                first_values=tuple(last["first_values"]),
+            )
+        )
+    return found
+
+
+def _server(engine: Engine, draft: Path, algorithm: str) -> ServerConfig:
+    # A replayed CUDA graph does not call Python, so the probe would see nothing.
+    return ServerConfig(
+        model_path=str(engine.target),
+        device=engine.device,
+        args={**engine.args, "disable_cuda_graph": True},
+        env={},
+        spec=SpecConfig(
+            algorithm=algorithm, draft_model_path=str(draft), num_steps=3, eagle_topk=1, num_draft_tokens=4
+        ),
+    )
+
+
+def _with_probe(env: Mapping[str, str], notes: Path) -> dict[str, str]:
+    paths = [str(PROBE), env.get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")]
+    return {**env, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "SWEEPER_PROBE_FILE": str(notes)}
