@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sweeper.core.launch import LaunchPlan
 from sweeper.core.trial import ServerConfig
 from sweeper.doctor.samples import Sample
 from sweeper.effects.http import ControlClient
@@ -60,9 +62,22 @@ def capture(
 async def _capture(
     engine: Engine, texts: Sequence[Text], ids: tuple[int, ...], hidden: int, again: bool
 ) -> tuple[Sample, ...]:
-    with tempfile.TemporaryDirectory(prefix="sweeper-capture-") as folder, reserve_port(holder="diagnose") as port:
+    async with serving(engine, _server(engine, ids)) as client:
+        samples = [await _sample(client, text, ids, hidden) for text in texts]
+        if again:
+            answered = tuple(samples[-1].input_ids[:-1].tolist())
+            samples.append(await _sample(client, Text(name="again", input_ids=answered), ids, hidden))
+        return tuple(samples)
+
+
+@asynccontextmanager
+async def serving(
+    engine: Engine, server: ServerConfig, *, change: Callable[[LaunchPlan], LaunchPlan] = lambda plan: plan
+) -> AsyncIterator[ControlClient]:
+    """A ready server of this configuration, ended afterwards. ServerError when it does not start."""
+    with tempfile.TemporaryDirectory(prefix="sweeper-diagnose-") as folder, reserve_port(holder="diagnose") as port:
         plan = launch_plan(
-            _server(engine, ids),
+            server,
             launch_id=uuid.uuid4().hex[:12],
             gpu_ids=engine.gpu_ids,
             port=port,
@@ -70,19 +85,15 @@ async def _capture(
             python=sys.executable,
             cpu_engine_dir=CPU_ENGINE,
         )
-        launcher = SglangLauncher()
-        running = launcher.launch(
+        plan = change(plan)
+        running = SglangLauncher().launch(
             plan,
             run_id="diagnose",
             owner_pid=os.getpid(),
             on_phase=lambda phase, text: engine.on_phase(f"{phase} {text}".strip()),
         )
         async with running, ControlClient(plan.base_url) as client:
-            samples = [await _sample(client, text, ids, hidden) for text in texts]
-            if again:
-                answered = tuple(samples[-1].input_ids[:-1].tolist())
-                samples.append(await _sample(client, Text(name="again", input_ids=answered), ids, hidden))
-            return tuple(samples)
+            yield client
 
 
 def _server(engine: Engine, ids: tuple[int, ...]) -> ServerConfig:

@@ -2,20 +2,15 @@
 
 import json
 import os
-import sys
 import tempfile
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.core.launch import LaunchPlan
 from sweeper.core.trial import ServerConfig, SpecConfig
-from sweeper.doctor.live import CPU_ENGINE, Engine, Text, ask
-from sweeper.effects.http import ControlClient
-from sweeper.effects.ports import reserve_port
-from sweeper.effects.server import SglangLauncher
-from sweeper.engine.argv import launch_plan
+from sweeper.doctor.live import Engine, Text, ask, serving
 
 PROBE = Path(__file__).parent.parent / "data" / "probe"
 _OWN_STEP = "DECODE"
@@ -62,25 +57,13 @@ class ProbeReport:
 
 async def probe(engine: Engine, draft: Path, texts: Sequence[Text], *, algorithm: str) -> ProbeReport:
     """Serve the pair with the probe and run `texts`. ServerError when the engine does not start or answer."""
-    with tempfile.TemporaryDirectory(prefix="sweeper-probe-") as folder, reserve_port(holder="diagnose") as port:
+    with tempfile.TemporaryDirectory(prefix="sweeper-probe-") as folder:
         notes = Path(folder) / "received.jsonl"
-        plan = launch_plan(
-            _server(engine, draft, algorithm),
-            launch_id=uuid.uuid4().hex[:12],
-            gpu_ids=engine.gpu_ids,
-            port=port,
-            log_path=Path(folder) / "server.log",
-            python=sys.executable,
-            cpu_engine_dir=CPU_ENGINE,
-        )
-        plan = replace(plan, env=_with_probe(plan.env, notes))
-        running = SglangLauncher().launch(
-            plan,
-            run_id="diagnose",
-            owner_pid=os.getpid(),
-            on_phase=lambda phase, text: engine.on_phase(f"{phase} {text}".strip()),
-        )
-        async with running, ControlClient(plan.base_url) as client:
+
+        def watched(plan: LaunchPlan) -> LaunchPlan:
+            return replace(plan, env=_with_probe(plan.env, notes))
+
+        async with serving(engine, speculative(engine, draft, algorithm=algorithm, steps=3), change=watched) as client:
             for text in texts:
                 await ask(client, text, states=False)
         lines = notes.read_text().splitlines() if notes.exists() else []
@@ -106,16 +89,17 @@ def summarise(notes: Sequence[Mapping[str, Any]]) -> list[Received]:
     return found
 
 
-def _server(engine: Engine, draft: Path, algorithm: str) -> ServerConfig:
-    # A replayed CUDA graph does not call Python, so the probe would see nothing.
+def speculative(engine: Engine, draft: Path, *, algorithm: str, steps: int) -> ServerConfig:
+    """The pair as a chain of `steps` drafts, run eagerly: a replayed CUDA graph calls no Python, so no probe."""
+    chain = SpecConfig(
+        algorithm=algorithm, draft_model_path=str(draft), num_steps=steps, eagle_topk=1, num_draft_tokens=steps + 1
+    )
     return ServerConfig(
         model_path=str(engine.target),
         device=engine.device,
         args={**engine.args, "disable_cuda_graph": True},
         env={},
-        spec=SpecConfig(
-            algorithm=algorithm, draft_model_path=str(draft), num_steps=3, eagle_topk=1, num_draft_tokens=4
-        ),
+        spec=chain,
     )
 
 
