@@ -64,8 +64,10 @@ class LogTail:
         except OSError:
             return []
         self._offset += len(data)
-        whole, separator, self._rest = (self._rest + data).rpartition(b"\n")
-        return split_lines((whole + separator).decode(errors="replace"))
+        data = self._rest + data
+        end = 1 + max(data.rfind(b"\n"), data.rfind(b"\r"))  # a progress bar rewrites its line
+        self._rest = data[end:]
+        return split_lines(data[:end].decode(errors="replace"))
 
     def all_lines(self) -> list[str]:
         """Everything, but for the middle of a very long log."""
@@ -192,6 +194,8 @@ class Startup:
         if now - self._watched < self.patience.watch_s:
             return
         self._watched = now
+        if self._wrapped and len(session_members(self._process.pid)) <= 1:
+            return  # the server is in a container; its runner's silence says nothing
         quiet_s = self._watchdog.stalled_for(self._tail.offset, self._process.pid, now)
         if quiet_s > self.patience.stall_s:
             raise error_of(self.failure(hang_s=quiet_s))

@@ -1,0 +1,55 @@
+import os
+from pathlib import Path
+
+from sweeper.core.launch import LaunchPlan
+from sweeper.effects.startup import LogTail, Watchdog, argument
+
+
+def test_the_tail_begins_where_this_server_began_and_knows_progress_bars(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(b"yesterday\n")
+    tail = LogTail(path)
+    with path.open("ab") as log:
+        log.write(b"one\nloading  0%\rloading 50%\rload")
+        log.flush()
+        assert tail.new_lines() == ["one", "loading  0%", "loading 50%"]
+        log.write(b"ing 100%\n\xff\xfe broken\n")
+        log.flush()
+        assert tail.new_lines() == ["loading 100%", "\ufffd\ufffd broken"]
+        log.write(b"unfinished")
+    assert tail.new_lines() == []
+    assert tail.all_lines()[-1] == "unfinished"
+    assert "yesterday" not in tail.all_lines()
+
+
+def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    tail = LogTail(tmp_path / "none")
+    assert (tail.new_lines(), tail.all_lines()) == ([], [])
+
+
+def test_the_watchdog_counts_from_the_last_sign_of_life() -> None:
+    sid = os.getsid(0) + 10**6  # a session without members: no CPU time at all
+    dog = Watchdog(stall_s=10.0, since=100.0)
+    assert dog.stalled_for(50, sid, 101.0) == 0.0
+    assert dog.stalled_for(50, sid, 104.0) == 3.0
+    assert dog.stalled_for(51, sid, 109.0) == 0.0, "a log byte is progress"
+    assert dog.stalled_for(51, sid, 120.0) == 11.0
+
+
+def test_flags_are_found_in_both_spellings() -> None:
+    plan = LaunchPlan(
+        launch_id="x",
+        argv=("python", "--model-path", "/m", "--api-key=k", "--flag"),
+        env={},
+        gpu_ids=(),
+        host="",
+        port=1,
+        base_url="",
+        served_model_name="",
+        ready_timeout_s=1,
+        log_path=Path(),
+    )
+    assert argument(plan, "--model-path", "--model") == "/m"
+    assert argument(plan, "--api-key") == "k"
+    assert argument(plan, "--flag") is None
+    assert argument(plan, "--other") is None
