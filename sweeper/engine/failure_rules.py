@@ -65,6 +65,18 @@ RULES: tuple[Rule, ...] = (
         INSTALL,
     ),
     _rule(
+        r"(\S.*) is not provided by Sweeper's CPU engine",
+        "engine_missing",
+        "the CPU engine does not provide {0}",
+        "run this on a GPU, or another configuration here",
+    ),
+    _rule(
+        r"The memory capacity is unbalanced",
+        "gpu_busy",
+        "the server's GPUs have unequal free memory: one is held by another process",
+        "`sweeper gpus` shows who holds it",
+    ),
+    _rule(
         r"^(?:ModuleNotFoundError|ImportError): (.+)",
         "engine_missing",
         "the engine lacks a part: {0}",
@@ -84,7 +96,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(r"error while attempting to bind on address (\(.*?\))", "port", "the address {0} is taken", OTHER_PORT),
     _rule(
-        r"(\w+) is used by a process already.*pid=(\d+)",
+        r"^(?!.*Waiting for).*?(\w+) is used by a process already.*pid=(\d+)",
         "port",
         "{0} is in use by pid {1}",
         "compare that pid with `sweeper clean --dry-run`; if it is foreign, choose another port",
@@ -135,7 +147,7 @@ RULES: tuple[Rule, ...] = (
         LAYER_IDS,
     ),
     _rule(
-        r"watchdog timeout",
+        r"watchdog timeout(?!.*soft=True)",
         "hang_load",
         "the engine's own watchdog saw no forward pass end",
         "see the stacks in the log; try another attention backend",

@@ -23,7 +23,7 @@ _PHASES: tuple[tuple[StartPhase, re.Pattern[str]], ...] = (
 )
 _DOOMED = re.compile(
     r"Scheduler hit an exception|SIGQUIT received|Received sigquit|died during initialization|crashed with exit code"
-    r"|error while attempting to bind on address|Initialization failed\. warmup error|watchdog timeout"
+    r"|error while attempting to bind on address|Initialization failed\. warmup error|watchdog timeout(?!.*soft=True)"
 )
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x9b[0-?]*[ -/]*[@-~]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

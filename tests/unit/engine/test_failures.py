@@ -3,6 +3,7 @@
 import pytest
 
 from sweeper.engine.failures import Context, diagnose
+from sweeper.engine.log import Progress
 
 FRAME = '  File "/opt/e/sglang/srt/{file}", line 12, in {function}\n    {code}'
 
@@ -100,6 +101,21 @@ CASES = {
         "30444",
     ),
     "a taken derived port": (1, "ValueError: rpc_port is used by a process already. pid=4321", "port", "pid 4321"),
+    "an operation the CPU engine lacks": (
+        -9,
+        traceback(
+            frame("attention.py", "forward"),
+            error="NotImplementedError: attention with sinks is not provided by Sweeper's CPU engine, which covers x",
+        ),
+        "engine_missing",
+        "attention with sinks",
+    ),
+    "a GPU that somebody else uses": (
+        1,
+        traceback(frame("bootstrap.py", "init"), error="ValueError: The memory capacity is unbalanced. Some GPUs"),
+        "gpu_busy",
+        "unequal free memory",
+    ),
     "communication": (
         -9,
         f"{LOADING}\n" + traceback(frame("dist.py", "init"), error=NCCL, rank=" TP1"),
@@ -198,6 +214,16 @@ def test_long_tracebacks_keep_their_head_and_their_end() -> None:
     assert "Traceback" in failure.log_lines[0]
     assert "KeyError: 'deep'" in failure.log_lines
     assert any("deep39.py" in line for line in failure.log_lines)
+
+
+def test_waiting_for_a_port_and_soft_watchdogs_are_not_the_cause() -> None:
+    log = [
+        "[2026-03-04 05:06:00] port 30235 is in use. Waiting for 15 seconds. rpc_port is used by a process already. pid=7",
+        "[2026-03-04 05:06:01] Scheduler watchdog timeout (self.watchdog_timeout=60, self.soft=True)",
+        *traceback(frame("a.py", "b"), error="KeyError: 5").split("\n"),
+    ]
+    assert diagnose(log, Context(exit_code=1, ready=False)).message == "KeyError: 5"
+    assert not Progress().after(log[:2]).doomed
 
 
 def test_warnings_about_optional_parts_are_not_the_cause() -> None:
