@@ -19,7 +19,9 @@ _QUIET = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
 """Read when ray is imported: nothing is sent anywhere, no notices, no second environment beside the one we run in."""
-for _name, _value in {**_QUIET, **_GPU_NUMBERS}.items():
+_PRIORITY = {"RAY_worker_niceness": "0"}
+"""Ray starts its workers at niceness 15, and servers inherit it: a neighbour's work would slow what is measured."""
+for _name, _value in {**_QUIET, **_GPU_NUMBERS, **_PRIORITY}.items():
     os.environ.setdefault(_name, _value)
 
 import ray  # noqa: E402  after its environment
