@@ -218,7 +218,7 @@ def test_long_tracebacks_keep_their_head_and_their_end() -> None:
 
 def test_waiting_for_a_port_and_soft_watchdogs_are_not_the_cause() -> None:
     log = [
-        "[2026-03-04 05:06:00] port 30235 is in use. Waiting for 15 seconds. rpc_port is used by a process already. pid=7",
+        "[2026-03-04 05:06:00] port 30235 is in use. Waiting for 15 seconds. x is used by a process already. pid=7",
         "[2026-03-04 05:06:01] Scheduler watchdog timeout (self.watchdog_timeout=60, self.soft=True)",
         *traceback(frame("a.py", "b"), error="KeyError: 5").split("\n"),
     ]
