@@ -25,8 +25,8 @@ _CLASS_NAMES: Mapping[DraftClass, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """One tensor of the copy: bytes of the original, or new ones."""
+class Piece:
+    """One tensor of a copy: bytes of the original under a name of its own, or new bytes."""
 
     name: str
     tensor: Tensor
@@ -50,7 +50,7 @@ def repair(draft: Path, out: Path, *, version: str, aux_layer_ids: tuple[int, ..
             shutil.copyfile(file, out / file.name)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if pieces:
-        _write(pieces, out / "model.safetensors")
+        write_tensors(pieces, out / "model.safetensors")
     return (*config_changes, *tensor_changes)
 
 
@@ -96,7 +96,7 @@ def _head_keys(config: Mapping[str, Any], manifest: Manifest, kind: DraftClass |
         put("draft_vocab_size", head.shape[0] if head is not None else None)
 
 
-def _pieces(manifest: Manifest, kind: DraftClass | None, version: str) -> tuple[list[_Piece], list[str]]:
+def _pieces(manifest: Manifest, kind: DraftClass | None, version: str) -> tuple[list[Piece], list[str]]:
     """The tensors of the copy. Those the engine reads keep their names; a dropped one gets the engine's name."""
     config = draft_config(manifest.config)
     pieces, changes = [], []
@@ -108,16 +108,17 @@ def _pieces(manifest: Manifest, kind: DraftClass | None, version: str) -> tuple[
         values = _offsets(manifest, tensor) if tensor is manifest.named("d2t") else None
         if values is not None:
             changes.append(f"{name}: absolute ids → offsets (each minus its index)")
-        pieces.append(_Piece(name=renamed, tensor=tensor, values=values))
+        pieces.append(Piece(name=renamed, tensor=tensor, values=values))
     return pieces, changes
 
 
 def _renamed(name: str, kind: DraftClass, version: str) -> str:
-    bare = name.removeprefix("model.")
-    for prefix in ("layers.0.", "midlayer."):
-        if bare.startswith(prefix):
-            return layer_prefix(kind, version) + bare.removeprefix(prefix)
-    return bare
+    """The engine's name of a tensor it does not read: the decoder layer under its prefix, else without `model.`."""
+    for marker in ("midlayer.", "layers.0."):
+        _, found, rest = name.rpartition(marker)
+        if found:
+            return layer_prefix(kind, version) + rest
+    return name.removeprefix("model.")
 
 
 def _offsets(manifest: Manifest, tensor: Tensor) -> bytes | None:
@@ -132,7 +133,7 @@ def _offsets(manifest: Manifest, tensor: Tensor) -> bytes | None:
     return array("q", (value - index for index, value in enumerate(ids))).tobytes()
 
 
-def _write(pieces: Iterable[_Piece], file: Path) -> None:
+def write_tensors(pieces: Iterable[Piece], file: Path) -> None:
     """One safetensors file, tensor by tensor."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     place = 0
@@ -153,7 +154,7 @@ def _write(pieces: Iterable[_Piece], file: Path) -> None:
                 out.write(chunk)
 
 
-def _chunks(piece: _Piece) -> Iterable[bytes]:
+def _chunks(piece: Piece) -> Iterable[bytes]:
     if piece.values is not None:
         yield piece.values
         return
