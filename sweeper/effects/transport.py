@@ -143,8 +143,21 @@ class LeanChannel:
                 return sock
         raise failed or OSError(f"{self._host} has no address")
 
-    async def exchange(self, request: Request) -> Capture:
+    def _usable(self) -> bool:
+        """A server may have closed an idle connection without our having read that yet."""
         if self._socket is None:
+            return False
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        self.close()
+        return False
+
+    async def exchange(self, request: Request) -> Capture:
+        if not self._usable():
             try:
                 await self.open()
             except (OSError, TimeoutError) as error:
