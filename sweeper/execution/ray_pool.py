@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import logging
 import os
+import queue
 import socket
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -39,6 +40,8 @@ OBJECT_STORE_BYTES = 256 * 2**20
 """Events are small; Ray's default is a third of the memory."""
 STOP_TIMEOUT_S = 120.0
 """A worker that has not stopped its server by then is killed; the keeper ends the server."""
+CONNECT_TIMEOUT_S = 180.0
+"""A Ray of our own takes 3 s to start on an idle machine, half a minute on a busy one."""
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
 
@@ -254,15 +257,46 @@ def _connect(address: str | None) -> None:
     options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     if address is None:  # workers of our own Ray inherit this; a checkout is found whatever the current folder is
         os.environ["PYTHONPATH"] = _python_path()
+    else:
+        _probe(address)
+    outcome: queue.Queue[Exception | None] = queue.Queue()
+
+    def connect() -> None:
+        try:
+            ray.init(
+                address=address or "local",
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,  # what fails is raised to us as well, and told in our words
+                **(options if address is None else {}),
+            )
+        except Exception as error:  # noqa: BLE001  told to the user below, whatever Ray raises
+            outcome.put(error)
+            return
+        outcome.put(None)
+        threading.Event().wait()  # the kernel ends Ray's daemons with the thread that started them
+
+    threading.Thread(target=connect, daemon=True).start()  # it never returns where something else listens
     try:
-        ray.init(
-            address=address or "local",
-            log_to_driver=False,
-            logging_level=logging.CRITICAL,  # what fails is raised to us as well, and told in our words
-            **(options if address is None else {}),
-        )
-    except (ray.exceptions.RayError, RuntimeError, ConnectionError, ValueError, OSError) as error:
+        error = outcome.get(timeout=CONNECT_TIMEOUT_S)
+    except queue.Empty:
+        atexit.unregister(ray.shutdown)
+        waited = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s"
+        raise PreflightError(f"{address or 'Ray'}: {waited}; see `ray status` there") from None
+    if error is not None:
         raise PreflightError(_why_not(address, error)) from error
+
+
+def _probe(address: str) -> None:
+    """Ray itself would knock for ever at a port where nobody listens."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # `auto` and the like: Ray's own words
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except OSError as error:
+        raise PreflightError(
+            f"{address}: no Ray cluster answers there ({error}); see `ray status` on its head node"
+        ) from error
 
 
 def _why_not(address: str | None, error: Exception) -> str:

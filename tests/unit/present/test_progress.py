@@ -62,10 +62,19 @@ def test_the_live_table_shows_brackets_as_they_are_and_keeps_failures_on_the_scr
     stream = Terminal()
     display = make_display(PLAN, stream)
     assert isinstance(display, LiveDisplay)
-    failed = TrialEnded(result=Failed(trial_id=PLAN.trials[1].trial_id, failure=FAILURE))
-    for event in (started(), phase("loading", "[red]42 %[/red]"), measured(), failed, Notice(message="[bold]moved")):
+    ended = TrialEnded(result=Failed(trial_id=PLAN.trials[1].trial_id, failure=FAILURE))
+    failed = StartFailed(group_id="group-3-1-4", arm_id="3-1-4", start=0, failure=FAILURE, record=None)
+    for event in (
+        started(),
+        phase("loading", "[red]42 %[/red]"),
+        measured(),
+        failed,
+        ended,
+        Notice(message="[bold]moved"),
+    ):
         display.show(event)
     display.close()
     text = stream.getvalue()
+    assert "3-1-4 at concurrency 1 failed: oom_load" in text
     assert "no memory [left]" in text and "[bold]moved" in text and "[red]42 %[/red]" in text
     assert "123.4" in text and "1 of 4 measurements" in text
