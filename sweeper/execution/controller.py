@@ -24,9 +24,10 @@ from sweeper.core.experiment import Workload
 from sweeper.core.result import Completed, Failed, Failure, Skipped, TrialResult
 from sweeper.core.run import GroupJob
 from sweeper.core.sample import PromptSet
-from sweeper.core.trial import Plan, ServerStart
+from sweeper.core.trial import Arm, Plan, ServerStart
 from sweeper.errors import PreflightError, ServerError, StoreError
 from sweeper.execution.accounts import Accounts
+from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by
 from sweeper.execution.failures import LASTING, TRANSIENT, failure_of, with_start
 from sweeper.execution.pool import Pool, Slot
 from sweeper.store import layout
@@ -252,6 +253,18 @@ class Controller:
             self._emit(Notice(message=f"{entry.group_id} start {entry.start}: {failure.message}; tried once more"))
             return
         self._accounts.start_failed(entry, failure, lasting=failure.failure_class in LASTING)
+        if failure.failure_class in OUT_OF_MEMORY:
+            self._skip_dominated(self._accounts.arm_of_group(entry.group_id), failure)
+
+    def _skip_dominated(self, failed: Arm, failure: Failure) -> None:
+        running = {self._accounts.group(entry.group_id).arm_id for entry in self._active}
+        for arm in dominated_by(self._work.plan, failed):
+            if arm.arm_id not in running:
+                reason = f"dominated by {failed.label}, which failed: {failure.failure_class}"
+                self._end_trials(self._accounts.skip(self._trials_of(arm.arm_id), reason))
+
+    def _trials_of(self, arm_id: str) -> tuple[str, ...]:
+        return tuple(trial.trial_id for trial in self._work.plan.trials if trial.arm_id == arm_id)
 
     def _end_start(self, entry: ServerStart) -> None:
         if entry not in self._pending:
@@ -263,8 +276,7 @@ class Controller:
 
     def _skip_arms(self) -> None:
         for arm_id, reason, code in self._work.skips:
-            trials = [trial.trial_id for trial in self._work.plan.trials if trial.arm_id == arm_id]
-            self._end_trials(self._accounts.skip(trials, reason, code=code))
+            self._end_trials(self._accounts.skip(self._trials_of(arm_id), reason, code=code))
 
     def _emit(self, event: Event) -> None:
         self._writer.record(event)

@@ -65,6 +65,8 @@ class Tools:
     drive: Drive
     watch_gpus: GpuWatch
     differences: Callable[[ServerConfig, Server], tuple[Difference, ...]]
+    dump_stacks: Callable[[Server], None] = lambda server: None
+    """Keeps what a hanging server is doing beside its log, as far as that can be seen."""
 
 
 async def run_group(job: GroupJob, tools: Tools) -> AsyncGenerator[GroupEvent, None]:
@@ -151,6 +153,7 @@ class _Group:
         outcome = replace(outcome, flush=flush)
         failure = outcome_failure(outcome)
         if failure is not None and failure.failure_class == "hang_load":
+            await asyncio.to_thread(self.tools.dump_stacks, server)
             raise ServerError(failure.message, failure_class="hang_load", log_lines=failure.log_lines)
         if failure is not None:
             self.emit(

@@ -11,11 +11,13 @@ from sweeper.core.launch import Difference, LaunchPlan, Server
 from sweeper.core.run import GroupJob
 from sweeper.core.sample import LoadOutcome, PromptSet
 from sweeper.core.trial import LoadPoint, ServerConfig
+from sweeper.effects import ledger
 from sweeper.effects.conditions import record_conditions
 from sweeper.effects.gpu import NvmlGpus
 from sweeper.effects.overlay import overlay_for
 from sweeper.effects.ports import reserve_port
 from sweeper.effects.server import SglangLauncher
+from sweeper.effects.startup import dump_stacks
 from sweeper.effects.startup import argument
 from sweeper.engine.argv import launch_plan
 from sweeper.engine.audit import differences
@@ -37,6 +39,7 @@ def real_tools() -> Tools:
         drive=drive_server,
         watch_gpus=lambda gpu_ids: record_conditions(gpus, gpu_ids),
         differences=server_differences,
+        dump_stacks=keep_stacks,
     )
 
 
@@ -72,3 +75,9 @@ async def drive_server(
 
 def server_differences(requested: ServerConfig, server: Server) -> tuple[Difference, ...]:
     return differences(requested, server.effective, server.effective.version)
+
+
+def keep_stacks(server: Server) -> None:
+    entry = ledger.read_entry(server.plan.launch_id)
+    if entry is not None and entry.sid is not None:
+        dump_stacks(entry.sid, server.plan.log_path)

@@ -247,6 +247,20 @@ async def test_no_server_is_started_after_the_budget(tmp_path: Path) -> None:
     assert len(launcher.servers) == 1
 
 
+async def test_what_is_larger_than_what_did_not_fit_is_not_tried_and_named(tmp_path: Path) -> None:
+    launcher = FakeLauncher(
+        lambda plan: Script(
+            fails=ServerError("out of memory", failure_class="oom_capture") if plan.launch_id == "5-1-6/0" else None
+        )
+    )
+    plan = small_plan(("baseline", "3-1-4", "5-1-6", "8-1-9", "3-4-16"), starts=1)
+    done = await execute(tmp_path, plan, launcher)
+    skipped = done.result("8-1-9-c1")
+    assert skipped == Skipped(trial_id="8-1-9-c1", reason="dominated by 5-1-6, which failed: oom_capture")
+    assert isinstance(done.result("3-4-16-c1"), Completed)
+    assert [server.plan.launch_id for server in launcher.servers] == ["baseline/0", "3-1-4/0", "3-4-16/0"]
+
+
 async def test_an_arm_the_doctor_refuses_never_starts(tmp_path: Path) -> None:
     skips = (("3-1-4", "doctor: d2t-absolute-ids", "d2t-absolute-ids"),)
     done = await execute(tmp_path, small_plan(), FakeLauncher(), work=lambda work: replace(work, skips=skips))
