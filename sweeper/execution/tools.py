@@ -17,8 +17,7 @@ from sweeper.effects.gpu import NvmlGpus
 from sweeper.effects.overlay import overlay_for
 from sweeper.effects.ports import reserve_port
 from sweeper.effects.server import SglangLauncher
-from sweeper.effects.startup import dump_stacks
-from sweeper.effects.startup import argument
+from sweeper.effects.startup import argument, dump_stacks
 from sweeper.engine.argv import launch_plan
 from sweeper.engine.audit import differences
 from sweeper.engine.request import attention_dp
