@@ -22,7 +22,7 @@ def prompts(count: int) -> PromptSet:
 
 
 def workload(**changes: object) -> Workload:
-    return Workload.model_validate({"max_tokens": 24, "stall_timeout_s": 1.0, "concurrency": [4], **changes})
+    return Workload.model_validate({"max_tokens": 24, "stall_timeout_s": 5.0, "concurrency": [4], **changes})
 
 
 async def load(url: str, count: int = 24, *, point: LoadPoint | None = None, client="lean", **changes) -> LoadOutcome:
@@ -79,7 +79,7 @@ async def test_each_fault_is_an_error_of_its_kind_exactly_as_often_as_it_happene
     ]
     options = [word for fault in faults for word in ("--fault", fault)]
     with running(*FAST, *options, "--truth", str(truth)) as url:
-        outcome = await load(url, 120, endpoint=endpoint, stall_timeout_s=0.3, point=LoadPoint(concurrency=16))
+        outcome = await load(url, 120, endpoint=endpoint, stall_timeout_s=1.5, point=LoadPoint(concurrency=16))
     rows = [json.loads(line) for line in truth.read_text().splitlines()]
     injected = Counter(KIND_OF_FAULT[row["fault"]] for row in rows if row["fault"])
     assert set(injected) == set(KIND_OF_FAULT.values())
