@@ -156,7 +156,7 @@ def measure(command: str, server: tuple[str, ...], *, requests: int, concurrency
             Path(folder) / "truth.jsonl",
             Path(folder) / ("out.jsonl" if "bench_serving" in command else "out.json"),
         )
-        with running(*server, "--truth", str(truth)) as url:
+        with running(*server, "--priority", "-10", "--truth", str(truth)) as url:
             words = {
                 "url": url,
                 "n": requests,

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -82,6 +82,8 @@ def running(*options: str) -> Iterator[str]:
 
 def main(argv: Sequence[str]) -> int:
     script, life, info, truth_path = parse_args([*argv, *shlex.split(os.environ.get("SWEEPER_FAKE_SERVER", ""))])
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, life.priority)
     if life.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     children = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]) for _ in range(life.children)]
@@ -178,6 +180,7 @@ def parse_args(argv: Sequence[str]) -> tuple[Script, Life, dict[str, Any], str |
         max_running=known.max_running_requests,
         ignore_term=known.ignore_term,
         children=known.children,
+        priority=known.priority,
     )
     return script, life, _server_info(known, rest, drafts), known.truth
 
@@ -213,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--hang-after", type=int, help="answer no request after this many")
     add("--ignore-term", action="store_true")
     add("--children", type=int, default=0, help="sleeping child processes, as a scheduler would be")
+    add("--priority", type=int, default=0, help="of the process, where allowed; negative is higher")
     return parser
 
 

@@ -28,6 +28,8 @@ class Life:
     max_running: int
     ignore_term: bool
     children: int
+    priority: int = 0
+    """Of the process, where that is allowed: negative where its own times must not wait for a core."""
 
 
 class FakeServer:
