@@ -82,8 +82,9 @@ def running(*options: str) -> Iterator[str]:
 
 def main(argv: Sequence[str]) -> int:
     script, life, info, truth_path = parse_args([*argv, *shlex.split(os.environ.get("SWEEPER_FAKE_SERVER", ""))])
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, life.priority)
+    if life.priority:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, life.priority)
     if life.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     children = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]) for _ in range(life.children)]
