@@ -138,12 +138,17 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
         ("Hardware", f"{len(gpus)} × {gpus[0]}" if gpus else ("CPU" if arm.server.device == "cpu" else "unknown")),
         (
             "Prompts",
-            f"{load.get('num_prompts', '?')} × {load.get('prompts', '?')}, temperature {load.get('temperature', '?')}",
+            f"{load.get('num_prompts', '?')} × {load.get('prompts', '?')}, "
+            f"temperature {_plain(load.get('temperature'))}",
         ),
         ("Measured", f"{_count(_starts(run), 'server start')} × {_count(run.plan.repeats, 'repeat')}"),
         ("Began", first.started_at[:16].replace("T", " ") + " UTC" if first else ABSENT),
     ]
     return tuple((name, str(value)) for name, value in facts)
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else "?"
 
 
 def _count(number: int, noun: str) -> str:
@@ -320,9 +325,7 @@ def _engine_notes(run: RunData) -> tuple[str, ...]:
 
 def _environment(run: RunData) -> tuple[tuple[str, str], ...]:
     first = run.measurements[0] if run.measurements else None
-    known: dict[str, Any] = {
-        key: value for key, value in run.environment.items() if isinstance(value, str | int | float)
-    }
+    known = {key: words for key, value in run.environment.items() if (words := _flat_words(value))}
     if first:
         engine = first.fingerprint.engine
         known |= {
@@ -337,4 +340,13 @@ def _environment(run: RunData) -> tuple[tuple[str, str], ...]:
     python = next((word for word in shlex.split(interpreter) if "python" in word), None)
     if python:
         known["interpreter of the servers"] = python
-    return tuple((key, str(value)) for key, value in known.items())
+    return tuple((key.replace("_", " "), value) for key, value in known.items())
+
+
+def _flat_words(value: Any) -> str:
+    """Whatever the environment holds, on one line; empty for what is absent."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {words}" for key, entry in value.items() if (words := _flat_words(entry)))
+    if isinstance(value, list | tuple):
+        return ", ".join(filter(None, map(_flat_words, value)))
+    return "" if value is None else str(value)

@@ -4,13 +4,14 @@ import base64
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from sweeper import __version__
 from sweeper.analysis.compare import compare
@@ -58,6 +59,7 @@ def render_html(run: RunData) -> str:
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["whole"] = _whole
     return environment.get_template("report.html.j2").render(
         doc=document(run, comparison),
         figures=figures,
@@ -68,6 +70,12 @@ def render_html(run: RunData) -> str:
         script_hashes=Markup(" ".join(_csp_hash(text) for text in scripts.values() if text)),  # noqa: S704  of our own files
         **{name: Markup(text) for name, text in scripts.items()},  # noqa: S704  our own files
     )
+
+
+def _whole(text: str) -> Markup:
+    """Triples and intervals are not broken over two lines."""
+    kept = re.sub(r"\d+-\d+-\d+|\d\.\d+× \([^)]*\)", r'<span class="whole">\g<0></span>', str(escape(text)))
+    return Markup(kept)  # noqa: S704  escaped above; only our own tags are added
 
 
 def _embedded(drawn: Drawn) -> Embedded:

@@ -11,7 +11,8 @@ from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency
 from sweeper.analysis.statistics import Estimate
 
-ROW_PX = 30
+ROW_PX, TITLE_PX = 30, 44
+"""Heights of a row, and of a panel title with the label of the row below it."""
 
 
 def speedup(material: Material) -> Drawn | None:
@@ -28,11 +29,12 @@ def speedup(material: Material) -> Drawn | None:
     if not panels:
         return None
     heights = [len(rows) + 0.6 for rows in panels.values()]
+    height = int(sum(heights) * ROW_PX + TITLE_PX * len(panels) + 50)
     figure = make_subplots(
         rows=len(panels),
         shared_xaxes=True,
         row_heights=heights,
-        vertical_spacing=min(0.09, 0.9 / (len(panels) + 1) ** 2),
+        vertical_spacing=TITLE_PX / height,
         subplot_titles=[text(load_title(load)) for load in panels],
     )
     for row, (load, outcomes) in enumerate(panels.items(), start=1):
@@ -42,11 +44,10 @@ def speedup(material: Material) -> Drawn | None:
             figure.add_vrect(x0=1 / floor, x1=floor, fillcolor=BAND, line_width=0, layer="below", row=row, col=1)
         figure.add_vline(x=1, line={"color": BASELINE, "width": 3}, layer="below", row=row, col=1)
     left_titles(figure)
-    figure.update_layout(
-        template=template(material.theme), height=int(sum(heights) * ROW_PX + 40 * len(panels) + 40), showlegend=False
-    )
+    figure.update_layout(template=template(material.theme), height=height, showlegend=False)
     figure.update_xaxes(title_text="speed ÷ baseline speed (×)", row=len(panels), col=1)
-    figure.update_xaxes(range=_ratio_range([entry for rows in panels.values() for entry in rows]))
+    floors = [material.comparison.floors.get(load, 1.0) for load in panels]
+    figure.update_xaxes(range=_ratio_range([entry for rows in panels.values() for entry in rows], max(floors)))
     return Drawn(
         name="speedup",
         title="Speedup of each configuration",
@@ -325,8 +326,8 @@ def _errors(estimates: list[Estimate], colors: list[str]) -> dict[str, Any]:
     }
 
 
-def _ratio_range(outcomes: list[Outcome]) -> list[float]:
-    ends = [1.0]
+def _ratio_range(outcomes: list[Outcome], floor: float) -> list[float]:
+    ends = [1 / floor, floor]
     for entry in outcomes:
         if entry.estimate:
             ends += [entry.estimate.low or entry.estimate.ratio, entry.estimate.high or entry.estimate.ratio]
