@@ -12,8 +12,8 @@ from itertools import accumulate
 Piece = tuple[int, bytes]
 """Arrival in perf_counter_ns, and the bytes of one read."""
 
-_HEAD_END = b"\r\n\r\n"
-_CHUNKED_END = b"\r\n\r\n"
+_BLANK_LINE = b"\r\n\r\n"
+"""Ends a head, and the last chunk with its trailers."""
 _MAX_HEAD_BYTES = 65536
 
 
@@ -35,7 +35,7 @@ class Head:
 
 def parse_head(data: bytes) -> Head | None:
     """The head at the start of `data`; None while it is not whole. Interim 1xx responses are skipped."""
-    end = data.find(_HEAD_END)
+    end = data.find(_BLANK_LINE)
     if end < 0:
         if len(data) > _MAX_HEAD_BYTES or not b"HTTP/1.".startswith(data[:7]):
             raise FramingError(f"not an HTTP response: {data[:60]!r}")
@@ -97,13 +97,13 @@ class ResponseEnd:
             self._walked = self.head.size
         if self.head.length is not None:
             return self._size >= self.head.size + self.head.length
-        if not self.head.chunked or not (data.endswith(_CHUNKED_END) or self._tail_ends()):
+        if not self.head.chunked or not (data.endswith(_BLANK_LINE) or self._tail_ends()):
             return False
         return self._walk()
 
     def _tail_ends(self) -> bool:
         """The last four bytes may lie in several reads."""
-        return len(self.pieces[-1][1]) < 4 and self._joined().endswith(_CHUNKED_END)
+        return len(self.pieces[-1][1]) < 4 and self._joined().endswith(_BLANK_LINE)
 
     def _joined(self) -> bytes:
         return b"".join(data for _, data in self.pieces)
@@ -117,7 +117,7 @@ class ResponseEnd:
                 return False
             size = _chunk_size(data[self._walked : end])
             if size == 0:
-                return data.find(b"\r\n\r\n", end) >= 0
+                return data.find(_BLANK_LINE, end) >= 0
             if end + size + 4 > len(data):
                 return False
             self._walked = end + size + 4
@@ -163,7 +163,7 @@ def _chunks(data: bytes, start: int) -> tuple[list[tuple[int, int]], bool]:
             return spans, False
         size = _chunk_size(data[at:end])
         if size == 0:
-            return spans, data.find(b"\r\n\r\n", end) >= 0
+            return spans, data.find(_BLANK_LINE, end) >= 0
         spans.append((end + 2, min(end + 2 + size, len(data))))
         at = end + size + 4
         if at > len(data):

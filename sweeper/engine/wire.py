@@ -94,13 +94,13 @@ class _Answer:
             self.counted = completion_tokens
 
 
-def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint, continuous_usage: bool = True) -> Sample:
+def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint) -> Sample:
     """One exchange as a Sample. Only an answer with a finish reason and an orderly end has no error."""
     answer = _read(reply, endpoint)
     error = _error(reply, answer)
-    counted = bool(answer.tokens) and (endpoint == "generate" or continuous_usage)
-    counted = counted and (endpoint == "generate" or not _late_count(answer))
-    chunk_ns = answer.times_ns if counted else answer.text_times_ns
+    counted = bool(answer.tokens) and not _late_count(answer)
+    single = len(answer.times_ns) == len(answer.text_times_ns) == 1  # then the text came when it came, counted or not
+    chunk_ns = answer.times_ns if counted and not single else answer.text_times_ns
     return Sample(
         index=index,
         prompt_id=prompt.prompt_id,

@@ -87,6 +87,12 @@ def test_usage_at_the_end_only_gives_the_total_but_no_tokens_per_chunk():
     assert sample.chunk_ns == (100 * MS, 150 * MS, 190 * MS)
 
 
+def test_an_answer_in_one_chunk_came_with_its_text_and_not_with_its_usage():
+    last = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}}
+    sample = read("chat", (100, sse(spoken("one", "stop"))), (130, sse(last, DONE)))
+    assert (sample.chunk_ns, sample.chunk_tokens, sample.output_tokens) == ((100 * MS,), (2,), 2)
+
+
 def test_a_stream_without_usage_has_an_unknown_number_of_tokens():
     sample = read("chat", (100, sse(spoken("Yes"))), (250, sse(spoken(", that works", "stop"), DONE)))
     assert sample.ok
