@@ -85,6 +85,7 @@ class _Answer:
     error: RequestError | None = None
     garbage: bytes | None = None
     done: bool = False
+    retracted: bool = False
 
     def count(self, at_ns: int, completion_tokens: object) -> None:
         """The server's cumulative count at this moment; its growth is this chunk's tokens."""
@@ -118,8 +119,14 @@ def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint) -
         output_ids=_ids(answer),
         spec=answer.spec,
         error=error,
-        notes=() if error is not None or answer.done else ("the stream ended without [DONE]",),
+        notes=_notes(answer) if error is None else (),
     )
+
+
+def _notes(answer: _Answer) -> tuple[str, ...]:
+    """Flaws of a whole answer. A retracted request was thrown out of a full cache and prefilled again."""
+    notes = () if answer.done else ("the stream ended without [DONE]",)
+    return (*notes, "retracted by the engine") if answer.retracted else notes
 
 
 def _late_count(answer: _Answer) -> bool:
@@ -167,6 +174,7 @@ def _native(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
     answer.output_tokens = meta.get("completion_tokens", answer.output_tokens)
     _finish(answer, meta.get("finish_reason"))
     answer.spec = spec_counters(meta) or answer.spec
+    answer.retracted = bool(meta.get("num_retractions")) or answer.retracted
 
 
 def _openai(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:

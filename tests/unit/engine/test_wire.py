@@ -142,6 +142,11 @@ def test_a_missing_done_is_noted_on_an_answer_that_is_whole():
     assert sample.notes == ("the stream ended without [DONE]",)
 
 
+def test_a_retracted_request_is_noted():
+    sample = read("generate", (5, sse(native(2, "a b", STOP, num_retractions=1), DONE)))
+    assert sample.notes == ("retracted by the engine",)
+
+
 def test_a_request_says_all_sampling_parameters_and_asks_for_every_counter():
     workload = Workload(temperature=0.5, top_p=0.9, top_k=20, stop=["END"], ignore_eos=True, max_tokens=77)
     body = json.loads(request_body("generate", PROMPT, workload, model="m"))
