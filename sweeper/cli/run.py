@@ -64,13 +64,13 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[Any,
     opened = session.open_run(prepared, options)
     display = make_display(prepared.plan, sys.stderr)
     try:
-        work = session.run_session(prepared, opened, pool, display, on_controller=_stop_on_signals)
+        work = session.run_session(prepared, opened, pool, display, on_controller=stop_on_signals)
         return asyncio.run(work), opened.writer.path
     finally:
         display.close()
 
 
-def _stop_on_signals(controller: Any) -> None:
+def stop_on_signals(controller: Any) -> None:
     """The first SIGINT or SIGTERM stops in order, the second at once."""
     from sweeper.execution.emergency import end_servers
 

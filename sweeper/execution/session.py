@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from sweeper.execution.pool import Pool
 from sweeper.execution.resume import Resumption, resume
 from sweeper.execution.selection import select
 from sweeper.planning.plan import make_plan
+from sweeper.store.disk import Disk
 from sweeper.store.reader import find_runs, half_written, read_plan, read_run, unreadable
-from sweeper.store.writer import RunWriter
+from sweeper.store.writer import RunWriter, utc_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,9 @@ def finished_run(prepared: Prepared, options: Options) -> RunData | None:
     return run if not accounts.pending() and not before.aside else None
 
 
-def open_run(prepared: Prepared, options: Options) -> Opened:
+def open_run(
+    prepared: Prepared, options: Options, *, disk: Disk | None = None, now: Callable[[], datetime] = utc_now
+) -> Opened:
     """The latest run of this plan, cleared of what is half-written or of something else; or a new one."""
     selected = _selected(prepared, options)
     path = None if options.fresh else _latest(prepared.plan, options.results_dir)
@@ -107,9 +111,11 @@ def open_run(prepared: Prepared, options: Options) -> Opened:
             prepared.plan,
             experiment=redact_value(prepared.experiment.model_dump(mode="json", exclude_unset=True)),
             environment=_environment(prepared),
+            disk=disk,
+            now=now,
         )
         return Opened(writer=writer, accounts=Accounts(prepared.plan, selected=selected), notes=(), resumed=0)
-    writer = RunWriter(path)
+    writer = RunWriter(path, disk=disk, now=now)
     try:
         before = _resumption(read_run(path), prepared, options)
         moved = writer.set_aside(before.aside)

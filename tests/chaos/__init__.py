@@ -1,0 +1,1 @@
+"""Faults injected into runs through real processes; `python -m tests.chaos --n 200 --seed 1` prints what became of each."""
