@@ -15,6 +15,7 @@ from sweeper.analysis.points import Latency, load_words
 from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
 from sweeper.analysis.winners import Winner
 from sweeper.core.run import RunData
+from sweeper.doctor import causes
 from sweeper.present.assets import golden
 from sweeper.present.launch_command import paste_command, wrapped
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
@@ -117,7 +118,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         winners=tuple(_card(run, comparison, winner) for winner in comparison.winners),
         adaptive=_adaptive(comparison),
         tables=tuple(_table(comparison, load) for load in comparison.loads),
-        explanations=_explanations(comparison),
+        explanations=_low_acceptance(run) + _explanations(comparison),
         chains=chain_lines(comparison) + tuple(f"Not held against {line}." for line in _unlike(run)),
         failures=_failures(comparison),
         merged=_merged(run),
@@ -279,6 +280,12 @@ def _explanations(comparison: Comparison) -> tuple[tuple[str, str], ...]:
         for entry in comparison.outcomes
         if entry.load == load and (text := explain(entry))
     )
+
+
+def _low_acceptance(run: RunData) -> tuple[tuple[str, str], ...]:
+    """Arms that accept little, with the most likely cause that the measurements themselves show."""
+    arms = causes.explain(run, lambda arm: None)
+    return tuple((f"{arm.label} accepts little", arm.sentence) for arm in arms if arm.low and arm.ending is None)
 
 
 def _unlike(run: RunData) -> tuple[str, ...]:
