@@ -59,9 +59,14 @@ def busy_ports(ports: Sequence[int]) -> tuple[Listener, ...]:
 
 
 @contextlib.contextmanager
-def reserve_port(*, holder: str, dp_attention: bool = False, first: int = FIRST_PORT) -> Iterator[int]:
-    """A free HTTP port whose whole block nobody else on this node reserves while this context is open."""
-    for port in range(first, LAST_PORT):
+def reserve_port(*, holder: str, dp_attention: bool = False, first: int | None = None) -> Iterator[int]:
+    """A free HTTP port whose whole block nobody else on this node reserves while this context is open.
+
+    The search begins at `first`, by default at a place of this process's own: another user's reservations cannot be
+    seen, and a port that is free now may be theirs once their server has loaded.
+    """
+    begin = FIRST_PORT + os.getpid() * 17 % (LAST_PORT - FIRST_PORT) if first is None else first
+    for port in (*range(begin, LAST_PORT), *range(FIRST_PORT, begin)):
         locks = _claim(port_block(port, dp_attention=dp_attention), holder)
         if locks is None:
             continue
@@ -71,7 +76,7 @@ def reserve_port(*, holder: str, dp_attention: bool = False, first: int = FIRST_
             for lock in locks:
                 lock.release()
         return
-    raise PreflightError(f"no free port between {first} and {LAST_PORT}: is something listening on all of them?")
+    raise PreflightError(f"no free port between {FIRST_PORT} and {LAST_PORT}: is something listening on all of them?")
 
 
 @contextlib.contextmanager
