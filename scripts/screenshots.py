@@ -26,7 +26,10 @@ def shoot(browser: Browser, page_file: Path, name: str, width: int, scheme: str,
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(page_file.resolve().as_uri())
+    # Figures are drawn when they come near: fetch the first, then go back to the top.
+    page.locator(".plot").first.scroll_into_view_if_needed()
     page.wait_for_selector(".plot .main-svg")
+    page.evaluate("window.scrollTo(0, 0)")
     page.screenshot(path=out / f"{name}.png")
     context.close()
     if errors:

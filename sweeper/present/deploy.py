@@ -53,7 +53,8 @@ def compose_file(run: RunData, winner: Winner) -> str:
     }
     if environment:
         service["environment"] = {key: _dollar(value) for key, value in environment.items()}
-    mounts = [f"{path}:{path}:ro" for path in _local_paths(argv)]
+    modules = [path for path in environment.get("PYTHONPATH", "").split(":") if PurePosixPath(path).is_absolute()]
+    mounts = [f"{path}:{path}:ro" for path in [*_local_paths(argv), *modules]]
     if mounts:
         service["volumes"] = mounts
     if winner.arm.server.device == "cuda":

@@ -11,7 +11,7 @@ from sweeper.engine.argv import paste_line
 
 OURS = ("--host", "--port", "--served-model-name", "--nccl-port")
 """Flags of one start that mean nothing to another."""
-OUR_ENVIRONMENT = ("SWEEPER_LAUNCH_ID", "CUDA_VISIBLE_DEVICES")
+OUR_ENVIRONMENT = ("SWEEPER_LAUNCH_ID", "CUDA_VISIBLE_DEVICES", "PYTHONDONTWRITEBYTECODE")
 
 
 def start_of(run: RunData, arm: Arm) -> StartRecord | None:

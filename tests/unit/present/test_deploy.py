@@ -39,6 +39,12 @@ def test_compose_pins_the_measured_engine_mounts_local_paths_and_gives_gpus() ->
     assert service["deploy"]["resources"]["reservations"]["devices"][0]["count"] == 8
 
 
+def test_modules_on_the_python_path_are_mounted_too() -> None:
+    run = winner_run("PYTHONPATH=/opt/engine python -m sglang.launch_server --model-path org/model")
+    service = yaml.safe_load(compose_file(*run))["services"]["sglang"]
+    assert service["volumes"] == ["/opt/engine:/opt/engine:ro"]
+
+
 def test_a_command_splits_into_environment_and_words() -> None:
     assert split_command("A=1 B='x y' python -m m --json '{\"a\"=1}'") == (
         {"A": "1", "B": "x y"},
