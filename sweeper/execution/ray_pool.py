@@ -150,6 +150,9 @@ class RayPool:
         pid: int = await self._reserved[slot.slot_id].worker.pid.remote()
         return pid
 
+    async def node_id(self, slot: Slot) -> str:
+        return self._reserved[slot.slot_id].node.node_id
+
     async def stop(self) -> None:
         running = [one for slot_id, one in self._reserved.items() if slot_id not in self._idle]
         await asyncio.gather(*(self._stop_worker(one) for one in running))

@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --n 200 --seed 1`: a random campaign; `--list` names the faults, `--each` runs every one once."""
+"""`python -m tests.chaos --n 200 --seed 1`: a random campaign; `--each`: every fault once; `--list`: their names."""
 
 import argparse
 import random
