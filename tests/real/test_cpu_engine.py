@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_in_bfloat16_the_same_drafts_are_accepted(
     toy_prompts: list[Prompt],
     toy_answers: dict[str, Answers],
     tmp_path: Path,
-    record_property: pytest.RecordProperty,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Ties make some answers differ in bfloat16: their share is reported, the accept length is held."""
     target: Start = ("--model-path", toy.target)
