@@ -58,6 +58,27 @@ async def test_groups_spread_over_the_nodes_and_a_lost_node_is_told(cluster: Clu
     await pool.close()
 
 
+async def test_slots_name_physical_gpus_also_where_the_node_was_given_some_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 4, "include_dashboard": False})
+    try:
+        pool = RayPool(fake_tools, device="cuda", exclusive=False, address=made.address)
+        first, second = await pool.acquire(2), await pool.acquire(2)
+        assert sorted([*first.gpu_ids, *second.gpu_ids]) == [4, 5, 6, 7]
+        assert f"GPU {','.join(map(str, first.gpu_ids))}" in first.name
+        with pytest.raises(PreflightError, match="a server of 8 GPUs does not fit: the largest node has 4"):
+            await pool.acquire(8)
+        await pool.release(first)
+        await pool.release(second)
+        wider = await pool.acquire(4)
+        assert wider.gpu_ids == (4, 5, 6, 7)
+        await pool.close()
+    finally:
+        made.shutdown()
+
+
 def test_an_address_where_nobody_answers_is_one_line() -> None:
     with pytest.raises(PreflightError, match="no Ray cluster answers there") as caught:
         RayPool(fake_tools, device="cpu", exclusive=True, address="127.0.0.1:1")
