@@ -71,6 +71,12 @@ class Accounts:
         left.clear()
         return tuple(self._end(trial) for trial in self._trials_of(entry.group_id) if self._runs(trial))
 
+    def settle(self) -> tuple[TrialResult, ...]:
+        """Trials that were measured to the end before, by a session that died before it could say so."""
+        owing = {owed.trial.trial_id for entry in self._plan.schedule for owed in self.owed(entry)}
+        complete = [trial for trial in self._plan.trials if self._runs(trial) and trial.trial_id not in owing]
+        return tuple(self._end(trial) for trial in complete)
+
     def skip(self, trial_ids: Iterable[str], reason: str, *, code: str | None = None) -> tuple[TrialResult, ...]:
         """Give up on trials that have not ended; those with measurements end with what they have."""
         ended: list[TrialResult] = []

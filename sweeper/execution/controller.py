@@ -104,6 +104,7 @@ class Controller:
         )
         for note in self._work.notes:
             self._emit(Notice(message=note, level="warning"))
+        self._end_trials(self._accounts.settle())
         self._skip_arms()
         self._pending.extend(self._accounts.pending())
         try:

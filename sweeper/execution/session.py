@@ -96,7 +96,8 @@ def finished_run(prepared: Prepared, options: Options) -> RunData | None:
     run = read_run(path)
     before = _resumption(run, prepared, options)
     accounts = Accounts(prepared.plan, kept=before.kept, results=before.results, selected=_selected(prepared, options))
-    return run if not accounts.pending() and not before.aside else None
+    done = not accounts.pending() and not accounts.settle() and not before.aside
+    return run if done else None
 
 
 def open_run(

@@ -286,6 +286,14 @@ async def test_an_interrupted_run_keeps_what_it_has_and_the_next_one_only_adds(t
     assert kept <= {one.started_at for one in whole.run.measurements}
 
 
+async def test_a_trial_whose_end_was_not_written_down_any_more_ends_without_another_start(tmp_path: Path) -> None:
+    plan = small_plan(("baseline",), starts=1, repeats=1, concurrency=(1,))
+    done = await execute(tmp_path, plan, FakeLauncher())
+    (done.run.path / "trials" / "baseline-c1" / "result.json").unlink()
+    again = await execute(tmp_path, plan, FakeLauncher(), resumed=done.run.path)
+    assert again.run.finished and again.launcher.servers == []
+
+
 async def test_interrupting_a_load_in_flight_stops_its_server(tmp_path: Path) -> None:
     launcher = FakeLauncher(lambda plan: Script(blocks_in_load=True))
     done = await asyncio.wait_for(
