@@ -84,6 +84,8 @@ class Generation:
     histogram: list[int] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     chunk_tokens: list[int] = field(default_factory=list)
+    _said: str = ""
+    _ids_said: str = ""
     _draw: random.Random = field(default_factory=random.Random)
 
     def repeat(self, other: "Generation") -> None:
@@ -154,9 +156,15 @@ class Generation:
         return data
 
     def _events(self, start: int, end: int) -> bytes:
-        if self.route == "/generate":
-            return event({"text": self._text(0, end), "output_ids": self._ids(0, end), "meta_info": self.meta(end)})
         piece = self._text(start, end)
+        if self.route == "/generate":
+            # Every event repeats the whole answer, as SGLang does; made by hand, or the server would be the slow one.
+            self._said += piece
+            self._ids_said += "".join(f"{token}," for token in self._ids(start, end))
+            meta = json.dumps(self.meta(end), separators=(",", ":"))
+            return (
+                f'data: {{"text":"{self._said}","output_ids":[{self._ids_said[:-1]}],"meta_info":{meta}}}\n\n'.encode()
+            )
         reason = self.finish_reason() if self.finished else None
         usage = self._usage(end) if self.options.get("continuous_usage_stats") else None
         if self.route == "/v1/completions":
