@@ -51,18 +51,19 @@ class Monitor:
             bottleneck=bottleneck(
                 cpu_share=share,
                 lag_median_ms=_quantile(lag_ms, 0.5),
-                late_mean_ms=sum(late_ms) / len(late_ms) if late_ms else None,
+                late_median_ms=_quantile(late_ms, 0.5),
                 samples=samples,
             ),
         )
 
 
 def bottleneck(
-    *, cpu_share: float | None, lag_median_ms: float | None, late_mean_ms: float | None, samples: Sequence[Sample]
+    *, cpu_share: float | None, lag_median_ms: float | None, late_median_ms: float | None, samples: Sequence[Sample]
 ) -> str | None:
     """Why the generator set the pace, in a sentence; None: it did not.
 
-    A busy core cannot keep up by definition; a lag matters when it is 5 % of what was measured with it.
+    A busy core cannot keep up by definition; a lag matters when it is 5 % of what was measured with it. Medians: a machine
+    that stood still once stopped the server too, and shows in the largest lag.
     """
     if cpu_share is not None and cpu_share > _CPU_SHARE_MAX:
         return f"the load generator used {cpu_share:.0%} of its core"
@@ -70,7 +71,7 @@ def bottleneck(
     if not answer_ms:
         return None
     typical_ms = sorted(answer_ms)[len(answer_ms) // 2]
-    for name, value_ms in (("event loop lagged by", lag_median_ms), ("requests were sent late by", late_mean_ms)):
+    for name, value_ms in (("event loop lagged by", lag_median_ms), ("requests were sent late by", late_median_ms)):
         if value_ms is not None and value_ms > 2.0 and value_ms > _LAG_SHARE_MAX * typical_ms:
             return f"the load generator's {name} {value_ms:.1f} ms, against {typical_ms:.0f} ms a request"
     return None

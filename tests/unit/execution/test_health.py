@@ -23,7 +23,7 @@ def answer(ms: float) -> Sample:
 
 
 def verdict(**values: float | None) -> str | None:
-    said = {"cpu_share": 0.2, "lag_median_ms": 0.4, "late_mean_ms": 0.1, **values}
+    said = {"cpu_share": 0.2, "lag_median_ms": 0.4, "late_median_ms": 0.1, **values}
     return bottleneck(**said, samples=[answer(400.0)])
 
 
@@ -38,8 +38,8 @@ def test_a_busy_core_is_a_bottleneck():
 def test_a_lag_matters_in_proportion_to_what_was_measured_with_it():
     assert verdict(lag_median_ms=15.0) is None
     assert "event loop lagged by 25.0 ms" in (verdict(lag_median_ms=25.0) or "")
-    assert "sent late by 30.0 ms" in (verdict(late_mean_ms=30.0) or "")
+    assert "sent late by 30.0 ms" in (verdict(late_median_ms=30.0) or "")
 
 
 def test_without_measurements_there_is_no_verdict():
-    assert bottleneck(cpu_share=None, lag_median_ms=None, late_mean_ms=None, samples=[]) is None
+    assert bottleneck(cpu_share=None, lag_median_ms=None, late_median_ms=None, samples=[]) is None
