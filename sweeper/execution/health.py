@@ -62,8 +62,8 @@ def bottleneck(
 ) -> str | None:
     """Why the generator set the pace, in a sentence; None: it did not.
 
-    A busy core cannot keep up by definition; a lag matters when it is 5 % of what was measured with it. Medians: a machine
-    that stood still once stopped the server too, and shows in the largest lag.
+    A busy core cannot keep up by definition; a lag matters when it is 5 % of what was measured with it. Medians: a
+    machine that stood still once stopped the server too, and shows in the largest lag.
     """
     if cpu_share is not None and cpu_share > _CPU_SHARE_MAX:
         return f"the load generator used {cpu_share:.0%} of its core"
