@@ -127,3 +127,24 @@ def check_layer_count(case: Case) -> Verdict:
     )
     found = wrong if declared != len(held) else refused if one_only and declared != 1 else None
     return verdict([found], f"layer count: {declared}, as in the checkpoint")
+
+
+STRICT_HEADS_SINCE = "0.5.23"
+"""First release seen with a transformers package (5.19) whose Llama config validates its heads."""
+
+
+def check_heads(case: Case) -> Verdict:
+    """The config class of `model_type: llama` refuses a width that its heads do not divide, whatever `head_dim` says."""
+    hidden, heads = case.config.hidden_size, case.config.num_attention_heads
+    if case.config.model_type != "llama" or not hidden or not heads:
+        return Verdict(unchecked="attention heads: not a Llama config, or not stated")
+    if hidden % heads == 0 or release(case.version) < release(STRICT_HEADS_SINCE):
+        return Verdict(excluded=f"attention heads: {heads} for {hidden}")
+    found = finding(
+        "error",
+        "heads-do-not-divide",
+        f"hidden_size {hidden} is no multiple of num_attention_heads {heads}; the Llama config of this engine's "
+        "transformers package refuses that, although head_dim is given.",
+        'Train with heads that divide, or name a "model_type" whose config has no such check ("qwen3" has none).',
+    )
+    return Verdict(findings=(found,))

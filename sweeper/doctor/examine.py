@@ -9,7 +9,13 @@ from typing import Any
 from sweeper.core.finding import Finding
 from sweeper.doctor.case import Case, Verdict
 from sweeper.doctor.checks_capture import check_capture, check_widths
-from sweeper.doctor.checks_pairing import check_algorithm, check_architecture, check_layer_count, kind_by_tensors
+from sweeper.doctor.checks_pairing import (
+    check_algorithm,
+    check_architecture,
+    check_heads,
+    check_layer_count,
+    kind_by_tensors,
+)
 from sweeper.doctor.checks_settings import (
     check_context,
     check_dtype,
@@ -20,7 +26,7 @@ from sweeper.doctor.checks_settings import (
 from sweeper.doctor.checks_vocabulary import check_d2t, check_head, check_vocabulary
 from sweeper.doctor.checks_weights import check_names, check_norms, check_shapes
 from sweeper.doctor.manifest import Manifest, read_config, read_manifest, read_values
-from sweeper.engine.checkpoints import draft_class, load
+from sweeper.engine.checkpoints import draft_class, load, other_draft_class
 from sweeper.engine.draft_config import TargetConfig, draft_config, target_config
 from sweeper.engine.layers import Capture, captured_layers
 
@@ -28,6 +34,7 @@ _CHECKS = (
     check_architecture,
     check_algorithm,
     check_layer_count,
+    check_heads,
     check_names,
     check_shapes,
     check_norms,
@@ -100,7 +107,10 @@ def _sentences(verdicts: Sequence[Verdict], field: str) -> tuple[str, ...]:
 
 def _case(manifest: Manifest, target_path: Path | None, *, version: str, aux_layer_ids: tuple[int, ...] | None) -> Case:
     config = draft_config(manifest.config, aux_layer_ids)
-    kind = draft_class(config.architecture) or kind_by_tensors(manifest)
+    if config.quant_method is None and (manifest.path / "hf_quant_config.json").is_file():
+        config = replace(config, quant_method="modelopt")
+    foreign = other_draft_class(config.architecture)
+    kind = None if foreign else draft_class(config.architecture) or kind_by_tensors(manifest)
     target = None if target_path is None else target_config(read_config(target_path))
     return Case(
         version=version,

@@ -46,6 +46,12 @@ def draft_class(architecture: str | None) -> DraftClass | None:
     return _CLASSES.get(architecture or "")
 
 
+def other_draft_class(architecture: str | None) -> bool:
+    """A draft class of the engine whose rules are not written here: multi-token predictors, other EAGLE heads."""
+    name = architecture or ""
+    return name not in _CLASSES and name.endswith(("NextN", "MTP", "ForCausalLMEagle", "AssistantForCausalLM"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One parameter, at the granularity of the checkpoint (q, k and v apart)."""

@@ -160,8 +160,8 @@ def rope(raw: Mapping[str, Any]) -> Rope | None:
         theta = raw.get("rope_theta")
     else:
         return None
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    return Rope(theta=_float(theta), kind=str(kind), factor=_float(scaling.get("factor")))
+    kind = str(scaling.get("rope_type", scaling.get("type", "default")))
+    return Rope(theta=_float(theta), kind=_ROPE_ALIASES.get(kind, kind), factor=_float(scaling.get("factor")))
 
 
 def quant_method(raw: Mapping[str, Any]) -> str | None:
@@ -169,6 +169,8 @@ def quant_method(raw: Mapping[str, Any]) -> str | None:
     return str(quantisation.get("quant_method", "unnamed")) if isinstance(quantisation, Mapping) else None
 
 
+_ROPE_ALIASES = {"deepseek_yarn": "yarn", "mrope": "default"}
+"""mrope turns text as the default does; the engine rewrites it so itself."""
 _MLA_KEYS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 

@@ -91,7 +91,7 @@ SOUND: Mapping[str, tuple[Draft, str]] = {
     "GLM-4-MoE": (
         llama_draft(
             target_of("Glm4MoeForCausalLM", hidden=5120, layers=92, vocab=151552),
-            size=(5120, 12288, 96, 8),
+            size=(5120, 12288, 40, 8),
             vocab=151552,
         ).renamed("midlayer.", "model.layers.0."),
         "EAGLE3",
@@ -359,6 +359,12 @@ FAULTS: tuple[Fault, ...] = (
             "lm_head", "d2t", "t2d"
         ),
         expected="draft-vocab-key-missing",
+    ),
+    Fault(
+        case="heads",
+        what="32 heads for a width of 4080",
+        draft=Draft(config={**LLAMA.config, "hidden_size": 4080}, tensors={}, target=None),
+        expected="heads-do-not-divide",
     ),
     Fault(
         case="class",
