@@ -36,7 +36,7 @@ def measure(draft: Path, target: Path, samples: Sequence[Sample], *, steps: int,
 def _chains(head: Head, table: Tensor, sample: Sample, steps: int) -> list[list[bool]]:
     """[row][step]: the draft's token is the text's; rows that have all their steps inside the text."""
     rows = len(sample.input_ids) - steps - 1
-    states = sample.states[: max(rows, 0)]
+    states = sample.auxiliary(head.config.num_aux).states[: max(rows, 0)]
     expected = (head.config.width_in or 0) * head.config.num_aux
     if states.shape[-1] != expected:
         raise PreflightError(

@@ -134,7 +134,7 @@ STRICT_HEADS_SINCE = "0.5.23"
 
 
 def check_heads(case: Case) -> Verdict:
-    """The config class of `model_type: llama` refuses a width that its heads do not divide, whatever `head_dim` says."""
+    """The config class of `model_type: llama` refuses a width that its heads do not divide, even with `head_dim`."""
     hidden, heads = case.config.hidden_size, case.config.num_attention_heads
     if case.config.model_type != "llama" or not hidden or not heads:
         return Verdict(unchecked="attention heads: not a Llama config, or not stated")

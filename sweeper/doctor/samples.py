@@ -14,7 +14,6 @@ from sweeper.errors import PreflightError
 
 _IDS = ("input_ids", "token_ids", "tokens")
 _STATES = ("aux_hidden_states", "aux_hidden_state", "hidden_states", "hidden_state")
-_FINAL = ("final_hidden_state", "last_hidden_state", "target_hidden_state", "target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +25,12 @@ class Sample:
     """[tokens] int64."""
     slots: tuple[tuple[str, Tensor], ...]
     """Name and states [tokens, hidden] of each captured layer, in the order in which the draft gets them."""
-    final: Tensor | None = None
-    """[tokens, hidden]: the target's last state, where the dump holds it."""
     generated_from: int | None = None
     """Index of the first token that the target itself wrote, greedily; None: not known to be its own."""
+
+    def auxiliary(self, count: int) -> "Sample":
+        """Without the target's last state, which some dumps keep as one more slot behind the `count` of the draft."""
+        return replace(self, slots=self.slots[:count]) if len(self.slots) == count + 1 else self
 
     @property
     def states(self) -> Tensor:
@@ -87,15 +88,11 @@ def _sample(file: Path, item: Mapping[str, Any], hidden: int) -> Sample:
         raise PreflightError(f"{file}: has {sorted(map(str, item))}; needs input_ids and hidden_states")
     tokens = torch.as_tensor(ids).long().flatten()
     slots = _slots(file, item[found], len(tokens), hidden, item.get("layer_names") or item.get("names"))
-    final = next((item[name] for name in _FINAL if isinstance(item.get(name), Tensor)), None)
-    if final is None and found.startswith("aux") and isinstance(item.get("hidden_state"), Tensor):
-        final = item["hidden_state"]
     start = item.get("generated_from", item.get("prompt_length"))
     return Sample(
         name=file.name,
         input_ids=tokens,
         slots=slots,
-        final=None if final is None else final.reshape(len(tokens), -1).float(),
         generated_from=int(start) if isinstance(start, int) else None,
     )
 

@@ -73,6 +73,8 @@ def compare(
 ) -> WiringReport:
     """Match the slots of `samples` with the engine's layers for the same tokens."""
     _, architecture, num_layers, _ = _shape(target)
+    config = draft_config(read_config(draft))
+    samples = [sample.auxiliary(config.num_aux) for sample in samples]
     names = [name for name, _ in samples[0].slots]
     slots = [(name, torch.cat([sample.slots[i][1] for sample in samples])) for i, name in enumerate(names)]
     wiring = judge(
@@ -80,7 +82,7 @@ def compare(
         architecture=architecture,
         num_layers=num_layers,
         version=version,
-        configured=draft_config(read_config(draft)).layer_ids,
+        configured=config.layer_ids,
     )
     tokens = sum(len(sample.input_ids) for sample in samples)
     return WiringReport(wiring=wiring, tokens=tokens, decode_distance=states.decode_distance)

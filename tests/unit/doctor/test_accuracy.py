@@ -1,6 +1,7 @@
 """The offline head against the toy pair, dumps in every layout, and the arithmetic of acceptance."""
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -107,15 +108,18 @@ def test_dumps_are_read_in_every_common_layout(layout: str, tmp_path: Path) -> N
     assert torch.allclose(read[0].states, given.states, rtol=1e-2)
 
 
-def test_a_final_state_beside_the_auxiliary_ones_is_kept_apart(tmp_path: Path) -> None:
-    given = sample(tokens=30)
-    final = torch.ones(30, 128)
-    torch.save(
-        {"input_ids": given.input_ids, "aux_hidden_state": given.states, "hidden_state": final}, tmp_path / "d.pt"
-    )
-    (read,) = read_samples(tmp_path / "d.pt", hidden=128)
-    assert len(read.slots) == 3
-    assert read.final is not None and torch.equal(read.final, final)
+@pytest.mark.parametrize("layout", ["beside", "last of the list"])
+def test_the_targets_last_state_in_a_dump_is_not_fed_to_the_draft(layout: str, tmp_path: Path) -> None:
+    given = sample()
+    parts, last = [part for _, part in given.slots], torch.zeros(len(given.input_ids), 128)
+    beside = {"aux_hidden_state": given.states, "hidden_state": last}
+    item = beside if layout == "beside" else {"hidden_states": [*parts, last]}
+    torch.save({"input_ids": given.input_ids, **item}, tmp_path / "d.pt")
+    measured = [
+        measure(DRAFT, TARGET, [replace(s, generated_from=None)], steps=3, version="0.5.23")
+        for s in (given, *read_samples(tmp_path / "d.pt", hidden=128))
+    ]
+    assert measured[0] == measured[1]
 
 
 class Evil:
