@@ -12,6 +12,7 @@ from sweeper.engine.checkpoints import (
     reads_fc_norm,
     reads_norm_before_fc,
 )
+from sweeper.engine.version import release
 
 _NO_WEIGHTS = "no weights in the draft folder"
 _FLOATS = ("BF16", "F16", "F32", "F8_E4M3", "F8_E5M2", "F64")
@@ -64,7 +65,8 @@ def _names(case: Case, dropped: list[str], unfilled: list[str]) -> Finding | Non
 def _renaming(case: Case, dropped: Iterable[str]) -> str:
     if case.kind == "eagle3-mla" and any(name.startswith("model.") for name in dropped):
         return "Strip the leading `model.` from the names (`sweeper doctor --fix` does it)."
-    if case.kind == "eagle3-llama" and any("layers.0." in name for name in dropped):
+    old = release(case.version) < release(LAYERS_NAMES_SINCE)
+    if case.kind == "eagle3-llama" and old and any("layers.0." in name for name in dropped):
         return (
             f"Rename layers.0.* to midlayer.* (`sweeper doctor --fix --engine-version {case.version}` does it), "
             f"or use SGLang {LAYERS_NAMES_SINCE} or newer, which reads both."

@@ -117,3 +117,11 @@ def test_a_draft_without_weights_is_examined_by_its_config_alone(tmp_path: Path)
     assert serious(found) == []
     assert any("no weights" in text for text in found.unchecked)
     assert repair(path, tmp_path / "copy", version="0.5.23") == ()
+
+
+def test_renaming_to_the_old_spelling_is_advised_only_to_engines_that_need_it(tmp_path: Path) -> None:
+    draft = LLAMA.renamed("midlayer.", "drafter.layers.0.")
+    (old,) = serious(examine_draft(tmp_path / "old", draft, version="0.5.11"))
+    (new,) = serious(examine_draft(tmp_path / "new", draft, version="0.5.23"))
+    assert "Rename layers.0.* to midlayer.*" in old.remedy and "SGLang 0.5.12 or newer" in old.remedy
+    assert "midlayer" not in new.remedy
