@@ -56,7 +56,7 @@ def compare(run: RunData) -> Comparison:
     table = _Table.of(run)
     baselines = {arm.arm_id: arm.baseline_id for arm in run.plan.arms}
     decision = decide(table.comparable, baselines)
-    categories = decide(table.category_cells, baselines)
+    categories = _by_cell(decide(table.category_cells, baselines))
     means = decide(table.category_mean_cells, baselines)
     outcomes = tuple(table.outcome(trial, decision, categories, means) for trial in run.plan.trials)
     outcomes = shape_remarks(outcomes)
@@ -126,7 +126,9 @@ class _Table:
             category_mean_cells=_category_means(categories),
         )
 
-    def outcome(self, trial: Trial, decision: Decision, categories: Decision, means: Decision) -> Outcome:
+    def outcome(
+        self, trial: Trial, decision: Decision, categories: Mapping[Cell, Mapping[str, Estimate]], means: Decision
+    ) -> Outcome:
         arm, cell = self.arms[trial.arm_id], Cell(trial.arm_id, load_label(trial.load))
         ending, numbers = self.endings.get(trial.trial_id), self.numbers.get(cell)
         estimate = decision.estimates.get(cell)
@@ -142,11 +144,7 @@ class _Table:
             numbers=numbers,
             estimate=estimate,
             decomposition=_decomposition(numbers, base) if numbers and base and not arm.is_baseline else None,
-            categories={
-                other.load.split("\n", 1)[1]: value
-                for other, value in categories.estimates.items()
-                if other.arm == arm.arm_id and other.load.split("\n", 1)[0] == cell.load
-            },
+            categories=categories.get(cell, {}),
             category_mean=means.estimates.get(cell),
             failure=ending.failure if isinstance(ending, Failed) else _partial_failure(ending),
             expected=isinstance(ending, Failed | Skipped) and ending.expected,
@@ -263,6 +261,14 @@ def _category_cells(ranked: Mapping[Cell, tuple[Measurement, ...]]) -> dict[tupl
                     rate = 1000 / metrics.decode_token_time_ms
                     cells.setdefault((cell, name), {})[entry.start, entry.repeat] = rate
     return dict(cells)
+
+
+def _by_cell(categories: Decision) -> dict[Cell, dict[str, Estimate]]:
+    gathered: dict[Cell, dict[str, Estimate]] = {}
+    for cell, estimate in categories.estimates.items():
+        load, name = cell.load.split("\n", 1)
+        gathered.setdefault(Cell(cell.arm, load), {})[name] = estimate
+    return gathered
 
 
 def _category_means(categories: Mapping[tuple[Cell, str], Blocks]) -> dict[Cell, Blocks]:
