@@ -47,6 +47,7 @@ class Outcome:
 def bystander(folder: Path) -> Iterator[Process]:
     """A foreign server that looks like one of ours and sits on a port that would be ours next."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SWEEPER_")}
+    env["CHAOS_PLACE"] = str(folder)
     port = next(port for port in range(30000, 31000) if port_free(port))
     with (folder / "bystander.log").open("ab") as log:
         process = subprocess.Popen(

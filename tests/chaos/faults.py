@@ -136,7 +136,8 @@ def _signals() -> Iterator[Fault]:
         "start_ended",
     )
     for moment in moments:
-        yield Fault(f"controller SIGKILL at {moment}", moment, to_controller(SIGKILL))
+        slow = "--ready-after-s 2" if moment == "loading" else ""
+        yield Fault(f"controller SIGKILL at {moment}", moment, to_controller(SIGKILL), engine=slow)
     for moment, number in product(("launching", "measuring"), (SIGTERM, SIGINT, SIGHUP)):
         yield Fault(f"controller {number.name} at {moment}", moment, to_controller(number))
     yield Fault("controller interrupted twice at measuring", "measuring", to_controller(SIGINT, SIGINT))
@@ -156,6 +157,9 @@ def _signals() -> Iterator[Fault]:
 def _disks() -> Iterator[Fault]:
     for kind in ("write", "fsync", "rename", "mkdir"):
         yield Fault(f"death in the middle of a {kind}", options=disk(kind))
+    for name in ("measurement.json", "samples.parquet", "launch.json", "plan.json", "result.json", "events.jsonl"):
+        at = ("--disk", f"write@{name}:1")
+        yield Fault(f"death in the middle of writing {name}", options=lambda rng, at=at: at)
     for kind, (name, errno) in product(
         ("write", "fsync", "rename", "mkdir"), (("disk full", 28), ("I/O error", 5), ("read-only", 30))
     ):

@@ -33,10 +33,13 @@ from sweeper.store.reader import read_run
 
 
 class FaultyDisk(Disk):
-    """At its n-th operation of one kind it kills this process, in the middle of the bytes, or raises an error."""
+    """At its n-th operation of one kind it kills this process, in the middle of the bytes, or raises an error.
+
+    `write@NAME` counts only writes of files whose path holds NAME.
+    """
 
     def __init__(self, kind: str, at: int, errno: int | None) -> None:
-        self._kind = kind
+        self._kind, _, self._name = kind.partition("@")
         self._left = at
         self._errno = errno
 
@@ -52,7 +55,7 @@ class FaultyDisk(Disk):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def write(self, file: int, data: bytes) -> int:
-        if self._due("write"):
+        if self._name in str(Path(f"/proc/self/fd/{file}").readlink()) and self._due("write"):
             if self._errno is None:
                 super().write(file, data[: len(data) // 2])
             self._strike()
@@ -86,15 +89,16 @@ class PlainDisk(FaultyDisk):
             os.close(file)
 
 
-def kills_by_name(tools: Tools) -> Tools:
-    """A planted fault: before each launch, everything that looks like a server is killed."""
+def kills_by_name(tools: Tools, place: Path) -> Tools:
+    """A planted fault: before each launch, what looks like a server is killed; only within this place's own bystanders."""
     launch = tools.launcher.launch
 
     class Careless:
         @asynccontextmanager
         async def launch(self, plan: LaunchPlan, **options: Any) -> AsyncIterator[Server]:
-            for process in psutil.process_iter(["cmdline"]):
-                if "sweeper.testing.server" in " ".join(process.info["cmdline"] or []):
+            for process in psutil.process_iter(["cmdline", "environ"]):
+                named = "sweeper.testing.server" in " ".join(process.info["cmdline"] or [])
+                if named and (process.info["environ"] or {}).get("CHAOS_PLACE") == str(place):
                     process.kill()
             async with launch(plan, **options) as server:
                 yield server
@@ -128,7 +132,7 @@ def _run(args: argparse.Namespace) -> int:
     if session.finished_run(prepared, options) is not None:
         return 0
     opened = session.open_run(prepared, options, disk=_disk(args), now=_clock(args.clock_s))
-    tools = kills_by_name(real_tools()) if args.plant == "kill-by-name" else real_tools()
+    tools = kills_by_name(real_tools(), args.out.parent) if args.plant == "kill-by-name" else real_tools()
     if args.plant == "late-ledger":
         ledger_after_spawn()
     display = make_display(prepared.plan, sys.stderr)
