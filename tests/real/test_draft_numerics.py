@@ -149,3 +149,16 @@ def test_rotary_tables_equal_those_of_another_implementation(scaling: dict[str, 
     assert torch.allclose(ours[0], cos[0, :, :64], atol=2e-2)
     assert torch.allclose(ours[1], sin[0, :, :64], atol=2e-2)
     assert torch.allclose(ours[0][:4], cos[0, :4, :64], atol=1e-4)
+
+
+BARE = {"model_type": "llama", "hidden_size": 5120, "num_attention_heads": 40, "vocab_size": 64}
+
+
+def test_the_engines_config_class_refuses_heads_that_do_not_divide() -> None:
+    with pytest.raises(Exception, match="validate_architecture"):
+        LlamaConfig.from_dict({**BARE, "num_attention_heads": 96, "head_dim": 128})
+
+
+def test_the_engines_config_class_has_no_default_for_the_draft_vocabulary() -> None:
+    assert not hasattr(LlamaConfig.from_dict(BARE), "draft_vocab_size")
+    assert LlamaConfig.from_dict({**BARE, "draft_vocab_size": None}).draft_vocab_size is None
