@@ -38,7 +38,7 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     if (complete := session.finished_run(prepared, chosen)) is not None:
         _show(complete.path, as_json=as_json, state="complete")
         return 0
-    ended, path = _measure(prepared, chosen, ray_address)
+    ended, path = _measure(prepared, chosen, ray_address or os.environ.get("RAY_ADDRESS"))
     if ended.interrupted:
         _say(f"interrupted; {path} keeps what was measured, the same command goes on")
         if as_json:
@@ -55,11 +55,12 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[Any,
     from sweeper.present.progress import make_display
 
     experiment = prepared.experiment
+    _say(f"joining Ray at {ray_address}" if ray_address else "starting Ray")
     pool = RayPool(
         real_tools,
         device=experiment.engine.device,
         exclusive=experiment.run.parallel == "exclusive",
-        address=ray_address or os.environ.get("RAY_ADDRESS"),
+        address=ray_address,
     )
     opened = session.open_run(prepared, options)
     display = make_display(prepared.plan, sys.stderr)

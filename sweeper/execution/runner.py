@@ -4,7 +4,7 @@ import asyncio
 import socket
 import traceback
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -136,7 +136,8 @@ class _Group:
             where = f"concurrency {load.concurrency}, repeat {owed.repeat + 1} ({number} of {len(self.job.owed)})"
             if load.concurrency not in warm:
                 self._phase("warming", f"concurrency {load.concurrency}")
-                await warm_up(self.tools.drive, server, self.job.prompts, self.job.workload, load)
+                async with _answering(server):
+                    await warm_up(self.tools.drive, server, self.job.prompts, self.job.workload, load)
                 await _alive(server)
                 warm.add(load.concurrency)
             self._phase("measuring", where)
@@ -146,7 +147,7 @@ class _Group:
         job = self.job
         flush = await server.flush()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        async with self.tools.watch_gpus(job.gpu_ids) as recorder:
+        async with self.tools.watch_gpus(job.gpu_ids) as recorder, _answering(server):
             outcome = await self.tools.drive(server, job.prompts, job.workload, owed.trial.load)
         finished = sum(sample.ok for sample in outcome.samples)
         await _alive(server, f"; {finished} of {len(outcome.samples)} requests had finished")
@@ -249,6 +250,16 @@ def _planned(job: GroupJob, plan: LaunchPlan) -> StartRecord:
         engine=None,
         effective=None,
     )
+
+
+@asynccontextmanager
+async def _answering(server: Server) -> AsyncGenerator[None, None]:
+    """A load generator that cannot even connect speaks of the server, not of itself."""
+    try:
+        yield
+    except OSError as error:
+        await _alive(server)
+        raise ServerError(f"the server takes no connections: {error}", failure_class="crash_load") from error
 
 
 async def _alive(server: Server, so_far: str = "") -> None:

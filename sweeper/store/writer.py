@@ -17,6 +17,7 @@ from sweeper.core.events import (
     StartFailed,
     TrialEnded,
 )
+from sweeper.core.redaction import redact_value
 from sweeper.core.result import SCHEMA_VERSION, Measurement, StartRecord
 from sweeper.core.trial import Plan
 from sweeper.errors import StoreError
@@ -113,7 +114,7 @@ class RunWriter:
         return tuple(moved)
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
-        self._write(self.path / layout.ENVIRONMENT, _json(dict(environment)))
+        self._write(self.path / layout.ENVIRONMENT, _json(redact_value(environment)))
 
     def _write_plan(
         self, run_id: str, plan: Plan, experiment: Mapping[str, Any], environment: Mapping[str, Any]
@@ -129,7 +130,7 @@ class RunWriter:
             plan=plan.redacted(),
             experiment=dict(experiment),
         )
-        self._write(self.path / layout.PLAN, to_json(stored))
+        self._write(self.path / layout.PLAN, _json(redact_value(to_plain(stored))))
 
     def _write_measurement(self, event: Measured) -> None:
         one = event.measurement

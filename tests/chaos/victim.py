@@ -90,7 +90,7 @@ class PlainDisk(FaultyDisk):
 
 
 def kills_by_name(tools: Tools, place: Path) -> Tools:
-    """A planted fault: before each launch, what looks like a server is killed; only within this place's own bystanders."""
+    """A planted fault: before each launch, what looks like a server is killed (only in this very place)."""
     launch = tools.launcher.launch
 
     class Careless:

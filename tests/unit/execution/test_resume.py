@@ -48,7 +48,8 @@ def test_a_patched_engine_of_the_same_version_runs_again_and_is_named(tmp_path: 
     names = {path.name for path in before.aside}
     assert names == {"start-0-repeat-0", "start-0-repeat-1", "result.json"}
     assert before.notes == (
-        "2 measurements are of something else and run again: the engine's files changed from ffffffffffff to 000000000000",
+        "2 measurements are of something else and run again: "
+        "the engine's files changed from ffffffffffff to 000000000000",
     )
 
 

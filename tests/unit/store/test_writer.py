@@ -196,6 +196,19 @@ def test_half_a_surrogate_pair_from_the_server_is_storable(tmp_path: Path) -> No
     assert read_samples(run.path, run.measurements[0])[0].text == "a?b"
 
 
+def test_no_secret_of_the_plan_or_the_environment_reaches_the_disk(tmp_path: Path) -> None:
+    secret = "hf_abcdefghijklmnop0123456789"
+    server = replace(PLAN.arms[0].server, env={"HF_TOKEN": secret}, args={"api_key": secret})
+    plan = replace(PLAN, arms=(replace(PLAN.arms[0], server=server), *PLAN.arms[1:]))
+    writer = RunWriter.create(
+        tmp_path, plan, experiment={"server": {"env": {"HF_TOKEN": secret}}}, environment={"env": {"MY_SECRET": secret}}
+    )
+    files = [path for path in writer.path.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
+    assert read_run(writer.path).plan.arms[0].server.env == {"HF_TOKEN": "***"}
+
+
 def test_a_full_disk_is_one_clear_line_that_says_what_is_kept(tmp_path: Path) -> None:
     class Full(Disk):
         full = False
