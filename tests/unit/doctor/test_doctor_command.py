@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from doctor_cases import LLAMA, SOUND
 from drafts import Draft, write_checkpoint
+from sound_drafts import LLAMA, SOUND
 from test_repair import tiny
 
 from sweeper.cli import run_cli

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
-from doctor_cases import DOCS, END, FAULTS, SOUND, START, Fault, examine_draft, serious, table
+from doctor_cases import DOCS, END, FAULTS, START, Fault, serious, table
+from drafts import examine_draft
+from sound_drafts import SOUND
 
 
 @pytest.mark.parametrize("family", SOUND)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_cases import LLAMA
 from drafts import Draft, write_checkpoint
+from sound_drafts import LLAMA
 
 from sweeper.doctor.manifest import read_config, read_manifest, read_values
 from sweeper.errors import PreflightError

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doctor_cases import KIMI, LLAMA, LLAMA_TARGET, MLA, serious
+from doctor_cases import serious
 from drafts import Draft, examine_draft, llama_draft, target_of, write_checkpoint
+from sound_drafts import KIMI, LLAMA, LLAMA_TARGET, MLA
 
 from sweeper.doctor.examine import examine
 from sweeper.doctor.repair import repair

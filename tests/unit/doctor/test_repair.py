@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doctor_cases import LLAMA, LLAMA_TARGET, MLA, SOUND
 from drafts import Draft, write_checkpoint
+from sound_drafts import LLAMA, LLAMA_TARGET, MLA, SOUND
 
 from sweeper.doctor.examine import Diagnosis, examine
 from sweeper.doctor.manifest import read_manifest, read_values
