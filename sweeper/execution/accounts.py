@@ -1,6 +1,6 @@
 """What each trial still owes, and what became of it. Pure bookkeeping; the controller tells it what happened."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from sweeper.core.result import Completed, Failed, Failure, Measurement, Skipped, TrialResult
@@ -24,6 +24,7 @@ class Accounts:
         self._trials = {trial.trial_id: trial for trial in plan.trials}
         self._groups = {group.group_id: group for group in plan.launch_groups}
         self._measured = {(one.trial_id, one.start, one.repeat) for one in kept}
+        self._counts = Counter(trial_id for trial_id, _, _ in self._measured)
         self._results: dict[str, TrialResult] = {result.trial_id: result for result in results}
         self._selected = selected
         self._failures: dict[str, list[Failure]] = defaultdict(list)
@@ -47,6 +48,7 @@ class Accounts:
 
     def measured(self, trial_id: str, start: int, repeat: int) -> None:
         self._measured.add((trial_id, start, repeat))
+        self._counts[trial_id] += 1
 
     def failed(self, trial_id: str, failure: Failure) -> None:
         self._failures[trial_id].append(failure)
@@ -84,7 +86,7 @@ class Accounts:
             trial = self._trials[trial_id]
             if not self._runs(trial):
                 continue
-            if self._count(trial_id):
+            if self._counts[trial_id]:
                 ended.append(self._end(trial))
                 continue
             expected = code is not None and self._arm(trial).expect == code
@@ -128,7 +130,7 @@ class Accounts:
 
     def _end(self, trial: Trial) -> TrialResult:
         failures = tuple(self._failures[trial.trial_id])
-        count = self._count(trial.trial_id)
+        count = self._counts[trial.trial_id]
         result: TrialResult
         if count:
             result = Completed(trial_id=trial.trial_id, measurements=count, failures=failures)
@@ -139,9 +141,6 @@ class Accounts:
             result = Skipped(trial_id=trial.trial_id, reason="nothing was measured")
         self._results[trial.trial_id] = result
         return result
-
-    def _count(self, trial_id: str) -> int:
-        return sum(1 for measured, _, _ in self._measured if measured == trial_id)
 
     def _arm(self, trial: Trial) -> Arm:
         return self._plan.arm(trial.arm_id)

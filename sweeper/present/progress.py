@@ -24,8 +24,10 @@ from sweeper.core.events import (
     TrialFailed,
 )
 from sweeper.core.result import Failed, Measurement, Skipped
-from sweeper.core.trial import Plan
+from sweeper.core.trial import Arm, Plan
 
+MAX_ROWS = 20
+"""A long sweep shows what is going on now; the rest is in the summary."""
 STYLES = {"measuring": "green", "failed": "red", "done": "dim", "waiting": "dim"}
 
 
@@ -162,7 +164,7 @@ class LiveDisplay:
         table = Table(box=None, pad_edge=False)
         for name in ("arm", "start", "phase", "", "measured", "tok/s", "accept"):
             table.add_column(name, justify="right" if name in ("measured", "tok/s", "accept") else "left")
-        for arm in self._plan.arms:
+        for arm in self._rows():
             state = self._progress.arms[arm.arm_id]
             table.add_row(
                 Text(arm.label),
@@ -174,6 +176,12 @@ class LiveDisplay:
                 _number(state.accept_length, 2),
             )
         return Group(table, Text(self._summary(), style="bold"))
+
+    def _rows(self) -> list[Arm]:
+        arms = list(self._plan.arms)
+        if len(arms) <= MAX_ROWS:
+            return arms
+        return [arm for arm in arms if self._progress.arms[arm.arm_id].phase not in ("waiting", "done")][:MAX_ROWS]
 
     def _summary(self) -> str:
         progress = self._progress

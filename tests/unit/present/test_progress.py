@@ -78,3 +78,14 @@ def test_the_live_table_shows_brackets_as_they_are_and_keeps_failures_on_the_scr
     assert "3-1-4 at concurrency 1 failed: oom_load" in text
     assert "no memory [left]" in text and "[bold]moved" in text and "[red]42 %[/red]" in text
     assert "123.4" in text and "1 of 4 measurements" in text
+
+
+def test_a_long_sweep_shows_only_what_is_going_on() -> None:
+    labels = ("baseline", *(f"{steps}-1-{steps + 1}" for steps in range(1, 40)))
+    plan = small_plan(labels, starts=1, repeats=1, concurrency=(1,))
+    stream = io.StringIO()
+    display = LiveDisplay(plan, stream)
+    display.show(phase("measuring", "concurrency 1"))
+    display.close()
+    last = stream.getvalue().rsplit("arm ", 1)[-1]
+    assert "3-1-4" in last and "30-1-31" not in last
