@@ -10,6 +10,11 @@ PLAN = small_plan(starts=1, repeats=2, concurrency=(1,))
 FAILURE = Failure(failure_class="oom_load", message="no memory [left]", remedy="use a smaller model")
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def phase(name: Phase, detail: str = "") -> PhaseChanged:
     return PhaseChanged(group_id="group-3-1-4", arm_id="3-1-4", start=0, phase=name, detail=detail, slot="cpu")
 
@@ -55,10 +60,6 @@ def test_time_to_go_comes_from_the_plan_first_and_from_the_pace_later() -> None:
 
 
 def test_the_live_table_shows_brackets_as_they_are_and_keeps_failures_on_the_screen() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     stream = Terminal()
     display = make_display(PLAN, stream)
     assert isinstance(display, LiveDisplay)
@@ -83,9 +84,8 @@ def test_the_live_table_shows_brackets_as_they_are_and_keeps_failures_on_the_scr
 def test_a_long_sweep_shows_only_what_is_going_on() -> None:
     labels = ("baseline", *(f"{steps}-1-{steps + 1}" for steps in range(1, 40)))
     plan = small_plan(labels, starts=1, repeats=1, concurrency=(1,))
-    stream = io.StringIO()
+    stream = Terminal()
     display = LiveDisplay(plan, stream)
     display.show(phase("measuring", "concurrency 1"))
     display.close()
-    last = stream.getvalue().rsplit("arm ", 1)[-1]
-    assert "3-1-4" in last and "30-1-31" not in last
+    assert "3-1-4" in stream.getvalue() and "30-1-31" not in stream.getvalue()
