@@ -68,7 +68,8 @@ def failure_of(error: SweeperError) -> Failure:
             log_lines=error.log_lines[-20:],
         )
     failure_class = "gpu_busy" if isinstance(error, GpuBusy) else "unknown"
-    return Failure(failure_class=failure_class, message=str(error), remedy=REMEDIES[failure_class])
+    remedy = REMEDIES["gpu_busy"] if failure_class == "gpu_busy" else "correct that, then run again with --retry-failed"
+    return Failure(failure_class=failure_class, message=str(error), remedy=remedy)
 
 
 def outcome_failure(outcome: LoadOutcome) -> Failure | None:
