@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-_GPU_NUMBERS = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
-"""Workers keep CUDA_VISIBLE_DEVICES as the node has it; the slot's GPUs reach the server by its launch plan alone."""
+_WORKER_ENV = {
+    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+    "RAY_kill_child_processes_on_worker_exit": "false",
+}
+"""Workers keep CUDA_VISIBLE_DEVICES as the node has it: a slot's GPUs reach the server by its launch plan alone. And a
+worker that ends must not take the keeper along, which is there to end the server with all that belongs to it."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -22,7 +26,7 @@ _QUIET = {
 """Read when ray is imported: nothing is sent anywhere, no notices, no second environment beside the one we run in."""
 _PRIORITY = {"RAY_worker_niceness": "0"}
 """Ray starts its workers at niceness 15, and servers inherit it: a neighbour's work would slow what is measured."""
-for _name, _value in {**_QUIET, **_GPU_NUMBERS, **_PRIORITY}.items():
+for _name, _value in {**_QUIET, **_WORKER_ENV, **_PRIORITY}.items():
     os.environ.setdefault(_name, _value)
 
 import ray  # noqa: E402  after its environment
@@ -218,7 +222,7 @@ class RayPool:
                 "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
             }
             if not self._own_cluster:
-                options["runtime_env"] = {"env_vars": {"PYTHONPATH": _python_path(), **_GPU_NUMBERS}}
+                options["runtime_env"] = {"env_vars": {"PYTHONPATH": _python_path(), **_WORKER_ENV}}
             controller_node = ray.get_runtime_context().get_node_id()
             worker = _remote(Worker).options(**options).remote(self._tools, controller_node)
             host, gpu_ids = await worker.place.remote()
