@@ -70,6 +70,14 @@ def _json_object(path: str, text: str) -> dict[str, Any]:
     return value
 
 
+def post_json(url: str, body: Mapping[str, Any], timeout_s: float = 15.0) -> int:
+    """One message to the outside world, through its proxies; the HTTP status. Raises OSError, without the address."""
+    try:
+        return httpx.post(url, json=dict(body), timeout=timeout_s).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise OSError(f"not sent: {type(error).__name__}") from None
+
+
 class HttpxChannel:
     """A Channel over httpx: proxies and certificates from the environment, at 0.7 CPU ms a request.
 

@@ -1,0 +1,189 @@
+"""`sweeper nightly`: the same experiment every night, and one sentence in the morning."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+HISTORY = click.option(
+    "--history", "history_dir", type=click.Path(path_type=Path), required=True, help="Folder of the history."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+
+
+@click.group()
+def command() -> None:
+    """Measure the same experiment every night and say whether anything got worse."""
+
+
+@command.command()
+@click.argument("experiment", type=click.Path(path_type=Path))
+@HISTORY
+@click.option("--policy", type=click.Path(path_type=Path), help="YAML: thresholds, webhooks, retention.")
+@click.option("--ray-address", metavar="ADDRESS", help="Join this Ray cluster instead of starting a Ray here.")
+@JSON
+def run(experiment: Path, history_dir: Path, policy: Path | None, ray_address: str | None, as_json: bool) -> int:
+    """Measure EXPERIMENT tonight and compare it with the nights before.
+
+    Safe to call from cron: a night that was cut goes on, a second call while one runs says so and ends. Exit code: 0
+    fine, improved or could not tell; 1 regression; 2 could not run; 3 a bug.
+    """
+    from sweeper.nightly.history import History
+    from sweeper.nightly.settings import read_settings
+
+    settings = read_settings(policy)
+    history = History(history_dir)
+    with history.locked() as ours:
+        if not ours:
+            click.echo(f"{history_dir}: process {history.holder()} is at it; nothing is started", err=True)
+            return 0
+        return _night(experiment, history, settings, ray_address, as_json)
+
+
+def _night(experiment: Path, history: Any, settings: Any, ray_address: str | None, as_json: bool) -> int:
+    from sweeper.effects.facts import load_experiment
+    from sweeper.effects.http import post_json
+    from sweeper.nightly.bench import Interrupted, SessionBench
+    from sweeper.nightly.job import run_night
+    from sweeper.nightly.outputs import verdict_document
+    from sweeper.nightly.retention import prune
+    from sweeper.nightly.webhooks import send
+
+    name = load_experiment(experiment).experiment.name
+    try:
+        ended = run_night(
+            lambda: SessionBench(experiment, ray_address=ray_address),
+            history,
+            settings.policy(),
+            experiment=name,
+            say=_say,
+        )
+    except Interrupted:
+        _say("interrupted; the same command goes on with this night")
+        return 130
+    for line in send(ended.verdict, settings.webhooks, post_json):
+        _say(line)
+    for line in prune(history, settings.retention, datetime.now(UTC)):
+        _say(f"deleted {line}")
+    document = verdict_document(ended.verdict)
+    click.echo(json.dumps(document, indent=2) if as_json else ended.sentence)
+    _say(f"verdict: {ended.folder / 'verdict.json'}; history: {history.root / 'history.html'}")
+    return ended.exit_code
+
+
+@command.command()
+@HISTORY
+@JSON
+def status(history_dir: Path, as_json: bool) -> int:
+    """What the last night said, and whether one is running."""
+    from sweeper.nightly.history import VERDICT, History
+
+    history = History(history_dir)
+    file = history_dir / VERDICT
+    if not file.exists():
+        raise click.ClickException(f"{history_dir}: no night has ended here yet; run `sweeper nightly run`")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    current = history.open_night()
+    document["open_night"] = current.night_id if current else None
+    document["running"] = history.running()
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return 0
+    click.echo(f"night {document['night_id']}: {document['sentence']}")
+    for note in document["notes"]:
+        click.echo(f"  {note}")
+    if document["running"]:
+        click.echo(f"running now: process {history.holder()}")
+    elif current:
+        click.echo(f"night {current.night_id} was cut; the next `nightly run` goes on with it")
+    return 0
+
+
+@command.command("history")
+@HISTORY
+@click.option("--nights", "count", type=click.IntRange(1), default=14, show_default=True, help="The last so many.")
+@click.option("--series", default="", help="Only series whose name contains this.")
+@JSON
+def history_command(history_dir: Path, count: int, series: str, as_json: bool) -> int:
+    """The last nights, one line each; with --series the numbers too."""
+    from sweeper.nightly.history import History
+    from sweeper.present.history_page import night_row
+    from sweeper.store.codec import to_plain
+
+    nights = History(history_dir).nights()
+    chosen = nights[-count:]
+    rows = [(night, night_row(night, nights)) for night in chosen]
+    if as_json:
+        click.echo(json.dumps([{**to_plain(row), "values": _values(night, series)} for night, row in rows], indent=2))
+        return 0
+    for night, row in rows:
+        click.echo(f"{row.night_id}  {row.standing:<13} {row.detail}".rstrip())
+        if series:
+            for name, value in _values(night, series).items():
+                click.echo(f"    {name}: {value:.4g}")
+    return 0
+
+
+def _values(night: Any, series: str) -> dict[str, float]:
+    return {name.text: finding.night.value for name, finding in night.findings if series in name.text}
+
+
+@command.command()
+@HISTORY
+@click.option("--note", required=True, help="Why the new level is right.")
+@click.option("--series", default="", help="Only series whose name contains this; default: all that regressed.")
+@click.option("--since", metavar="NIGHT", help="First night of the new level [the one each regression began on].")
+def accept(history_dir: Path, note: str, series: str, since: str | None) -> int:
+    """Bless the level of the open regressions: from now on it is what nights are compared with."""
+    from sweeper.analysis.nightly.record import Accepted
+    from sweeper.nightly.history import History
+
+    history = History(history_dir)
+    with history.locked() as ours:
+        if not ours:
+            raise click.ClickException("a night is running; wait for its verdict")
+        nights = history.nights()
+        known = {night.night_id for night in nights}
+        if not nights or (since is not None and since not in known):
+            raise click.ClickException(f"no such night; `sweeper nightly history --history {history_dir}` lists them")
+        told = [name.text for name, finding in nights[-1].findings if finding.night.flagged and series in name.text]
+        if not told and since is None:
+            raise click.ClickException(
+                "nothing is regressed here; --since NIGHT starts a level at a night of your choice"
+            )
+        history.add(Accepted(after=nights[-1].night_id, since=since, pattern=series, note=note, at=_now()))
+    for text in told:
+        click.echo(f"accepted: {text}")
+    return 0
+
+
+@command.command()
+@HISTORY
+@click.option("--series", required=True, help="Series whose name contains this.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Last day of the silence.")
+@click.option("--note", default="", help="Why.")
+@click.option("--off", is_flag=True, help="Take mutes of this very --series back.")
+def mute(history_dir: Path, series: str, until: datetime | None, note: str, off: bool) -> int:
+    """Let series raise no alarm until a date; they are still measured and shown."""
+    from sweeper.analysis.nightly.record import Muted
+    from sweeper.nightly.history import History
+
+    history = History(history_dir)
+    if off:
+        click.echo(f"{history.unmute(series)} mutes taken back")
+        return 0
+    if until is None or not note:
+        raise click.UsageError("--until and --note are needed: a silence ends, and says why")
+    history.add(Muted(pattern=series, until=f"{until:%Y-%m-%d}", note=note, at=_now()))
+    click.echo(f"muted until {until:%Y-%m-%d}: series with {series!r} in their name")
+    return 0
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
