@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "Check an experiment, its paths, the machine and the draft; starts nothing.",
     "report": "Write the report of a run, or print its tables.",
     "compare": "Compare two runs, or refuse to.",
+    "dashboard": "Show runs in the browser, also while they run.",
     "export": "Write a run in another tool's shape, or its winner ready to deploy.",
     "import": "Read results of other tools into the same table.",
     "bench": "Drive load at a running server and report what it did.",

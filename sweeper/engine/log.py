@@ -28,6 +28,10 @@ _DOOMED = re.compile(
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x9b[0-?]*[ -/]*[@-~]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z0-9 ]+)?\] ")
+_DECODE = re.compile(
+    r"Decode batch\W.*?#running-req: (?P<running>\d+)(?:.*?accept len: (?P<accepted>\d+(?:\.\d+)?))?"
+    r".*?gen throughput \(token/s\): (?P<rate>\d+(?:\.\d+)?)"
+)
 _DETAILS = (
     re.compile(r"(Capture [\w ]*graph) begin"),
     re.compile(r"Capturing batches \((bs=\d+)"),
@@ -82,6 +86,28 @@ class Progress:
             detail = _detail(line) or detail
             is_doomed = is_doomed or doomed(line)
         return Progress(phase=phase, detail=detail, doomed=is_doomed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a serving engine says of the last few decode steps."""
+
+    tok_per_s: float
+    running: int
+    accept_length: float | None
+    """None: no speculation."""
+
+
+def pace_of(line: str) -> Pace | None:
+    """From a `Decode batch` line; None for any other."""
+    if not (match := _DECODE.search(line)):
+        return None
+    accepted = match["accepted"]
+    return Pace(
+        tok_per_s=float(match["rate"]),
+        running=int(match["running"]),
+        accept_length=None if accepted is None else float(accepted),
+    )
 
 
 def _detail(line: str) -> str | None:

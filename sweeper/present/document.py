@@ -215,11 +215,12 @@ def _table(comparison: Comparison, load: str) -> LoadTable:
     return LoadTable(
         title=load_words(outcomes[0].trial.load),
         floor=f"smallest difference this run could have claimed: {floor - 1:.1%}" if floor else "",
-        rows=tuple(_row(entry) for entry in outcomes),
+        rows=tuple(trial_row(entry) for entry in outcomes),
     )
 
 
-def _row(outcome: Outcome) -> Row:
+def trial_row(outcome: Outcome) -> Row:
+    """One trial as the table shows it."""
     numbers, spec = outcome.numbers, outcome.arm.server.spec
     measured = numbers.spec if numbers else None
     requested = "no speculation" if spec is None else (spec.triple or f"{spec.algorithm}, engine's choice")

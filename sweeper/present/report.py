@@ -59,7 +59,7 @@ def render_html(run: RunData) -> str:
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["whole"] = _whole
+    environment.filters["whole"] = whole
     return environment.get_template("report.html.j2").render(
         doc=document(run, comparison),
         figures=figures,
@@ -72,7 +72,7 @@ def render_html(run: RunData) -> str:
     )
 
 
-def _whole(text: str) -> Markup:
+def whole(text: str) -> Markup:
     """Triples and intervals are not broken over two lines."""
     kept = re.sub(r"\d+-\d+-\d+|\d\.\d+× \([^)]*\)", r'<span class="whole">\g<0></span>', str(escape(text)))
     return Markup(kept)  # noqa: S704  escaped above; only our own tags are added

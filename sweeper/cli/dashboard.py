@@ -1,0 +1,78 @@
+"""`sweeper dashboard RESULTS`: look at runs in the browser, also while they run."""
+
+import socket
+from pathlib import Path
+
+import click
+
+from sweeper.errors import ConfigError, PreflightError
+
+DEFAULT_PORT = 8642
+
+
+@click.command("dashboard")
+@click.argument("results", type=click.Path(path_type=Path), default=Path("results"))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0: any free one."
+)
+@click.option(
+    "--token",
+    envvar="SWEEPER_DASHBOARD_TOKEN",
+    help="What a browser must show once; needed when other machines can reach --host. Better given by "
+    "SWEEPER_DASHBOARD_TOKEN: arguments are visible to every user of this machine.",
+)
+def command(results: Path, host: str, port: int, token: str | None) -> int:
+    """Show the runs in folder RESULTS [results] in the browser, read-only, also while they run."""
+    import uvicorn
+
+    from sweeper.present.dashboard.app import create_app
+
+    _require_safe(host, token)
+    listener = _listen(host, port)
+    address = _address(host, listener.getsockname()[1])
+    click.echo(f"dashboard of {results}: {address}", err=True)
+    if token:
+        click.echo(f"first visit: {address}?token=…, with the token in place of the dots", err=True)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(results, token=token),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    server.run(sockets=[listener])
+    return 0
+
+
+def _require_safe(host: str, token: str | None) -> None:
+    from sweeper.present.dashboard.security import SHORTEST_TOKEN, is_loopback
+
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigError(f"--token: at least {SHORTEST_TOKEN} characters; `openssl rand -hex 16` makes one")
+    if token is None and not is_loopback(host):
+        raise ConfigError(
+            f"--host {host}: other machines could read every result; add --token (`openssl rand -hex 16` makes one), "
+            "or stay with 127.0.0.1 and forward the port by ssh"
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host.strip("[]"), port))
+    except OSError as error:
+        listener.close()
+        raise PreflightError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with --port (0: any)"
+        ) from error
+    return listener
+
+
+def _address(host: str, port: int) -> str:
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{shown}:{port}/"
