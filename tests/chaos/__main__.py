@@ -4,6 +4,7 @@ import argparse
 import random
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .campaign import Outcome, run_fault
@@ -18,12 +19,19 @@ def main() -> int:
         return 0
     rng = random.Random(args.seed)
     chosen = faults if args.each else [rng.choice(faults) for _ in range(args.n)]
-    outcomes = []
-    with tempfile.TemporaryDirectory(prefix="sweeper-chaos-", ignore_cleanup_errors=True) as folder:
-        for number, fault in enumerate(chosen):
-            outcome = run_fault(fault, Path(folder) / str(number), seed=rng.randrange(2**32), plant=args.plant)
+    seeds = [rng.randrange(2**32) for _ in chosen]
+    outcomes: list[Outcome] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="sweeper-chaos-", ignore_cleanup_errors=True) as folder,
+        ThreadPoolExecutor(args.jobs) as workers,
+    ):
+        places = [Path(folder) / str(number) for number in range(len(chosen))]
+        struck = workers.map(
+            lambda fault, place, seed: run_fault(fault, place, seed=seed, plant=args.plant), chosen, places, seeds
+        )
+        for number, outcome in enumerate(struck, start=1):
             outcomes.append(outcome)
-            print(f"{number + 1:4d}  {row(outcome)}", flush=True)
+            print(f"{number:4d}  {row(outcome)}", flush=True)
     print(summary(outcomes, args.seed))
     return 0 if all(outcome.fine for outcome in outcomes) else 1
 
@@ -48,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--n", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="faults at a time, each in its own place")
     parser.add_argument("--each", action="store_true", help="every fault once, in order")
     parser.add_argument("--match", default="", help="only faults whose name holds this")
     parser.add_argument("--list", action="store_true")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sweeper.effects.ports import port_free
 from sweeper.store.reader import half_written, read_run
+from sweeper.testing.server import FIRED_UP
 
 from .faults import SESSION_S, Fault, reached
 from .place import Place, Process, send, wait_until
@@ -46,22 +47,27 @@ class Outcome:
 @contextmanager
 def bystander(folder: Path) -> Iterator[Process]:
     """A foreign server that looks like one of ours and sits on a port that would be ours next."""
+    process = next(filter(None, (_listening(folder, port) for port in range(30000, 31000) if port_free(port))))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listening(folder: Path, port: int) -> Process | None:
+    """The server once it listens; None when somebody else was faster."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SWEEPER_")}
     env["CHAOS_PLACE"] = str(folder)
-    port = next(port for port in range(30000, 31000) if port_free(port))
-    with (folder / "bystander.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sweeper.testing.server", "--port", str(port)],
-            env=env,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
+    log_path = folder / f"bystander-{port}.log"
+    command = [sys.executable, "-m", "sweeper.testing.server", "--port", str(port)]
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
+    if wait_until(lambda: FIRED_UP in log_path.read_text(), process, SESSION_S):
+        return process
+    process.kill()
+    process.wait()
+    return None
 
 
 def run_fault(fault: Fault, folder: Path, *, seed: int, plant: str | None = None) -> Outcome:
