@@ -11,24 +11,27 @@ from sweeper.core.trial import LoadPoint
 if TYPE_CHECKING:
     from sweeper.execution.runner import Drive
 
-MAX_TOKENS = 64
-"""An answer of a warm-up request: enough for every graph size and allocation, short enough to be cheap."""
+MAX_TOKENS = 128
+"""An answer of a warm-up request: long enough for every graph size and allocation, short enough to be cheap."""
+WAVES = 2
+"""Requests beyond the concurrency join a running batch: on an H200 those shapes were still cold after one full batch."""
 MAX_ROUNDS = 6
-STEADY_GAIN = 1.1
-"""A round that is not 10 % faster than the one before is steady."""
+STEADY = 1.1
+"""Two rounds within 10 % of each other are steady; a slower round met something cold and proves nothing."""
 
 
-async def warm_up(drive: "Drive", server: Server, prompts: PromptSet, workload: Workload, load: LoadPoint) -> None:
-    """Rounds of at least `concurrency` requests until a round is no faster than the last; at most MAX_ROUNDS."""
+async def warm_up(drive: "Drive", server: Server, prompts: PromptSet, workload: Workload, load: LoadPoint) -> int:
+    """Rounds of two waves of requests until two run at the same pace, at most MAX_ROUNDS. Returns how many."""
     short = workload.model_copy(update={"max_tokens": min(workload.max_tokens, MAX_TOKENS)})
     closed = LoadPoint(concurrency=load.concurrency)
     before: float | None = None
-    for _ in range(MAX_ROUNDS):
-        outcome = await drive(server, prompts, short, closed, num_prompts=max(2, load.concurrency))
+    for done in range(1, MAX_ROUNDS + 1):
+        outcome = await drive(server, prompts, short, closed, num_prompts=WAVES * load.concurrency)
         pace = pace_tok_per_s(outcome.samples)
-        if pace is None or (before is not None and pace < before * STEADY_GAIN):
-            return
+        if pace is None or (before is not None and before / STEADY < pace < before * STEADY):
+            return done
         before = pace
+    return MAX_ROUNDS
 
 
 def pace_tok_per_s(samples: Sequence[Sample]) -> float | None:
