@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_TOKENS = 128
 """An answer of a warm-up request: long enough for every graph size and allocation, short enough to be cheap."""
 WAVES = 2
-"""Requests beyond the concurrency join a running batch: on an H200 those shapes were still cold after one full batch."""
+"""Requests beyond the concurrency join a running batch: on an H200 those shapes were cold after one full batch."""
 MAX_ROUNDS = 6
 STEADY = 1.1
 """Two rounds within 10 % of each other are steady; a slower round met something cold and proves nothing."""
