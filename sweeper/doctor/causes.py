@@ -96,8 +96,9 @@ def _arm(run: RunData, arm: Arm, diagnosis: Diagnosis | None) -> ArmCauses:
     length, first = _pooled([item.metrics.spec for item in measured if item.metrics.spec is not None])
     low = (first is not None and first < LOW_FIRST_STEP) or any(not _engaged(item) for item in measured)
     limited = tuple(_chain_limits(measured))
-    found = sorted((*_measured_causes(measured), *_doctor_causes(diagnosis)), key=lambda c: TOPICS.index(c.topic))
-    blamed = {cause.topic for cause in found}
+    seen = (*_measured_causes(measured), *_changed_ids(arm), *_doctor_causes(diagnosis))
+    found = sorted(seen, key=lambda cause: TOPICS.index(cause.topic))
+    blamed = {cause.topic for cause in (*limited, *found)}
     looked = [topic for topic in TOPICS if topic in ("output", "metric", "configuration") or diagnosis is not None]
     return ArmCauses(
         label=arm.label,
@@ -138,6 +139,15 @@ def _chain_limits(measured: Sequence[Measurement]) -> Iterator[Cause]:
             f"cannot exceed {difference.effective}",
             remedy=f"set num_steps to {requested - 1}" if isinstance(requested, int) else "set num_steps",
         )
+
+
+def _changed_ids(arm: Arm) -> Iterator[Cause]:
+    """Ids of the experiment instead of the draft's own: nothing in the files can say that they are wrong."""
+    ids = arm.server.spec.aux_layer_ids if arm.server.spec else None
+    if ids is not None:
+        evidence = f"the experiment sets the layer ids {list(ids)} in place of the draft's own"
+        remedy = "drop aux_layer_ids, or see `sweeper diagnose wiring` for the ids that reproduce the training"
+        yield Cause(topic="configuration", code="layer-ids-changed", evidence=evidence, remedy=remedy)
 
 
 def _measured_causes(measured: Sequence[Measurement]) -> Iterator[Cause]:

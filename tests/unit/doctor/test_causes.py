@@ -75,6 +75,21 @@ def test_fewer_draft_tokens_than_asked_for_bound_the_length() -> None:
     found = one(changed, label="1-1-2")
     assert found.low
     assert "cannot exceed 2 → set num_steps to 15" in found.sentence
+    assert "configuration" not in found_topics(found)
+
+
+def test_layer_ids_of_the_experiment_are_blamed_only_when_the_arm_is_low() -> None:
+    run = low_run()
+    arms = tuple(
+        replace(arm, server=replace(arm.server, spec=replace(arm.server.spec, aux_layer_ids=(-1, 0, 1))))
+        if arm.server.spec
+        else arm
+        for arm in run.plan.arms
+    )
+    found = one(replace(run, plan=replace(run.plan, arms=arms)))
+    assert "layer-ids-changed: the experiment sets the layer ids [-1, 0, 1]" in found.sentence
+    sound = model_run(["3-1-4"], concurrency=[4])
+    assert one(replace(sound, plan=replace(sound.plan, arms=arms))).sentence.endswith(": fine")
 
 
 def test_an_arm_without_numbers_tells_its_ending() -> None:
