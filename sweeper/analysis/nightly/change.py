@@ -1,7 +1,9 @@
 """Where a series changed: change points by ruptures, and whether a line fits the decline better than a step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,9 +57,10 @@ def best_ramp(values: Vector, weights: Vector, level: float, shortest: int) -> R
     return Ramp(begin=int(begins[best]), total=total, error=float(errors[best]))
 
 
-def step_error(values: Vector, weights: Vector, level: float, begin: int) -> float:
-    """Weighted squared residuals of a level and, from `begin` on, the mean of the nights after it."""
-    after, heavy = values[begin:], weights[begin:]
-    mean = float(after @ heavy) / float(heavy.sum())
-    before = values[:begin] - level
-    return float(weights[:begin] @ before**2) + float(heavy @ (after - mean) ** 2)
+def steps_error(values: Vector, weights: Vector, level: float, begins: Sequence[int]) -> float:
+    """Weighted squared residuals of a level and, from each of `begins` on, the mean of the nights up to the next."""
+    error = float(weights[: begins[0]] @ (values[: begins[0]] - level) ** 2)
+    for begin, end in pairwise([*begins, values.size]):
+        part, heavy = values[begin:end], weights[begin:end]
+        error += float(heavy @ (part - float(part @ heavy) / float(heavy.sum())) ** 2)
+    return error

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from sweeper.analysis.nightly.change import Ramp, best_ramp, change_points, step_error
+from sweeper.analysis.nightly.change import Ramp, best_ramp, change_points, steps_error
 from sweeper.analysis.nightly.level import Noise, Vector, critical, measure_noise, robust_mean
 from sweeper.analysis.nightly.night import Combined, Night, combine
 from sweeper.analysis.nightly.policy import DEFAULT_POLICY, HIGHER_IS_BETTER, Policy, Quantity
@@ -93,6 +93,8 @@ class _Change:
     z: float
     level: float
     level_nights: int
+    steps: tuple[int, ...]
+    """First nights of all levels since the change; the first is `begin`."""
 
 
 def decide(past: Sequence[Night], tonight: Tonight, quantity: Quantity, policy: Policy = DEFAULT_POLICY) -> Finding:
@@ -128,7 +130,7 @@ def _judge(
     if change.begin == len(series.nights) - 1 and tonight.again:
         news = news and _again_says_so(series, tonight, change, sign, policy)
     worse, better = news and change.effect < 0, news and change.effect > 0
-    ramp = _drift(series, change, policy) if worse else None
+    ramp = _drift(series, change, policy, PENALTY_SHARE * limit**2) if worse else None
     known = series.good < len(series.nights) - 1
     begin = ramp.begin if ramp else change.begin
     standing: Standing = "drifting" if ramp else "regressed" if worse else "improved" if better else "fine"
@@ -174,7 +176,7 @@ def _last_change(series: _Series, limit: float, policy: Policy) -> _Change | Non
         if before.z * last.z <= 0 or abs(before.z) < limit:
             break
         whole = _change_at(series, bounds[-1], policy, level_end=bounds[position], previous=bounds[position - 1])
-        last = replace(whole, begin=bounds[position])
+        last = replace(whole, begin=bounds[position], steps=bounds[position:])
     return last
 
 
@@ -197,17 +199,18 @@ def _change_at(
     total = float(weights.sum())
     effect = float(weights @ series.values[begin:end]) / total - level
     z = effect / math.sqrt(1 / total + level_variance)
-    return _Change(begin=begin, effect=effect, z=z, level=level, level_nights=stop - start)
+    return _Change(begin=begin, effect=effect, z=z, level=level, level_nights=stop - start, steps=(begin,))
 
 
-def _drift(series: _Series, change: _Change, policy: Policy) -> Ramp | None:
-    """A decline over many nights, when it fits better than the step at the change point."""
+def _drift(series: _Series, change: _Change, policy: Policy, penalty: float) -> Ramp | None:
+    """A decline over many nights, when it fits better than the steps at the change points."""
     offset = max(0, min(change.begin, series.good) - policy.level_nights)
     values, weights = series.values[offset:], 1 / series.variances[offset:]
     ramp = best_ramp(values, weights, change.level, policy.drift_nights)
     if ramp is None or ramp.total > -policy.drift_min:
         return None
-    if ramp.error >= step_error(values, weights, change.level, change.begin - offset):
+    steps = [step - offset for step in change.steps]
+    if ramp.error >= steps_error(values, weights, change.level, steps) + penalty * (len(steps) - 1):
         return None
     return Ramp(begin=ramp.begin + offset, total=ramp.total, error=ramp.error)
 
