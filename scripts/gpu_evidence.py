@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SWEEPS = ("toy", "wiring", "shapes")
-ORDER = ("toy", "cleanup", "foreign", "wiring", "shapes")
+SWEEPS = ("first", "toy", "wiring", "shapes")
+ORDER = ("first", "cleanup", "foreign", "toy", "wiring", "shapes")
 STOP_S = 60.0
 """An interrupted run stops its server and writes its journal in less."""
 
@@ -123,7 +123,7 @@ class Visit:
         try:
             assert stranger.stdout is not None
             stranger.stdout.readline()
-            command = sweeper("run", "experiments/gpu/toy.yaml", "--fresh", "--out", str(self.results / "foreign"))
+            command = sweeper("run", "experiments/gpu/first.yaml", "--fresh", "--out", str(self.results / "foreign"))
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=150)
             self.note(
                 "foreign",
@@ -142,11 +142,11 @@ class Visit:
     def _serve(self) -> tuple[bool, subprocess.Popen[bytes]]:
         """A run whose first server is up."""
         out = self.results / "cleanup"
-        command = sweeper("run", "experiments/gpu/toy.yaml", "--fresh", "--out", str(out))
+        command = sweeper("run", "experiments/gpu/first.yaml", "--fresh", "--out", str(out))
         owner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
 
         def measuring() -> bool:
-            run = latest(out, "gpu-toy")
+            run = latest(out, "gpu-first")
             journal = run / "events.jsonl" if run else None
             return journal is not None and journal.exists() and '"server_ready"' in journal.read_text()
 
