@@ -29,6 +29,7 @@ COMMANDS = {
     "clean": "End what Sweeper left behind; never what is others'.",
     "schema": "Print the JSON Schema of experiment files.",
     "nightly": "Measure the same every night; say what got worse, since when and why.",
+    "bisect": "Find the first bad engine version or draft revision.",
     "toy": "Unpack the tiny trained target and draft.",
 }
 """Command name (module in this package) to its one line of help; kept here so that --help imports nothing."""

@@ -1,6 +1,8 @@
 """`sweeper nightly`: the same experiment every night, and one sentence in the morning."""
 
 import json
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,53 @@ def _night(experiment: Path, history: Any, settings: Any, ray_address: str | Non
     click.echo(json.dumps(document, indent=2) if as_json else ended.sentence)
     _say(f"verdict: {ended.folder / 'verdict.json'}; history: {history.root / 'history.html'}")
     return ended.exit_code
+
+
+@command.command()
+@click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@HISTORY
+@click.option("--policy", type=click.Path(exists=True, path_type=Path), help="Policy file of `nightly run`.")
+@click.option("--systemd", "kind", flag_value="systemd", help="A user timer and its service.")
+@click.option("--cron", "kind", flag_value="cron", help="A crontab line and log rotation.")
+@click.option("--github-actions", "kind", flag_value="github-actions", help="A workflow for a self-hosted runner.")
+@click.option("--ray-job", "kind", flag_value="ray-job", help="A job specification for a Ray cluster.")
+@click.option("--at", default="03:00", show_default=True, help="Time of day: local, UTC on GitHub.")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="Write into this folder instead.")
+@click.option("--force", is_flag=True, help="Replace files that differ.")
+def install(experiment: Path, history_dir: Path, kind: str | None, **options: Any) -> int:
+    """Write the files that run EXPERIMENT every night, and show them. Nothing is enabled."""
+    if kind is None:
+        raise click.UsageError("choose one of --systemd, --cron, --github-actions, --ray-job")
+    from sweeper.effects.facts import load_experiment
+    from sweeper.nightly.install import Installation, checked_time, files_for
+
+    policy: Path | None = options["policy"]
+    job = Installation(
+        name=load_experiment(experiment).experiment.name,
+        experiment=experiment.resolve(),
+        history=history_dir.resolve(),
+        policy=policy.resolve() if policy else None,
+        python=sys.executable,
+        at=checked_time(options["at"]),
+    )
+    made = files_for(kind, job, home=Path.home(), here=Path.cwd())  # type: ignore[arg-type]
+    _write_files(made.files, options["folder"] or made.folder, force=options["force"])
+    click.echo("\nNothing is enabled. When you have read the files:")
+    for line in made.enable:
+        click.echo(f"  {line}")
+    return 0
+
+
+def _write_files(files: Mapping[str, str], folder: Path, *, force: bool) -> None:
+    for name, text in files.items():
+        path = folder / name
+        if path.exists() and path.read_text(encoding="utf-8") != text and not force:
+            raise click.ClickException(f"{path} exists and differs; look at it, then use --force")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        click.echo(f"wrote {folder / name}:\n")
+        click.echo("".join(f"    {line}\n" for line in text.splitlines()))
 
 
 @command.command()

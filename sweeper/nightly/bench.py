@@ -4,10 +4,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from sweeper.analysis.nightly.record import ArmNight
 from sweeper.core.run import RunData
@@ -52,6 +52,15 @@ class SessionBench:
     @property
     def experiment(self) -> str:
         return self._prepared.plan.experiment
+
+    @property
+    def plan(self) -> Plan:
+        return self._prepared.plan
+
+    @property
+    def sweep_axes(self) -> Mapping[str, Sequence[Any]]:
+        """The experiment's `sweep`."""
+        return self._prepared.experiment.sweep
 
     def circumstances(self) -> Mapping[str, str]:
         return circumstances(self._prepared.plan, self._prepared.fingerprint)

@@ -1,6 +1,6 @@
 """One night, from begin to verdict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,8 @@ from sweeper.errors import ConfigError, ServerError, SweeperError
 from sweeper.nightly.bench import Bench, with_baselines
 from sweeper.nightly.history import AGAIN, RUNS, History
 from sweeper.nightly.outputs import write_outputs
+
+Publish = Callable[[History, Sequence[NightRecord], Verdict], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +35,14 @@ class Ended:
         return 1 if self.verdict.state == "regressed" else 0
 
 
-def run_night(
+def run_night(  # noqa: PLR0913  a bench, a history, and what tests put in their place
     make_bench: Callable[[], Bench],
     history: History,
     policy: Policy,
     *,
     experiment: str,
     say: Callable[[str], None],
+    publish: Publish = write_outputs,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Ended:
     """Call with the history locked. Interrupted and bugs pass through: the night stays open and the next call goes on.
@@ -62,7 +65,7 @@ def run_night(
         record = NightRecord(night_id=night.night_id, experiment=experiment, circumstances={}, could_not_run=str(error))
         verdict = judge_night(past, record, history.words(), policy)
     history.finish(record)
-    write_outputs(history, (*past, record), verdict)
+    publish(history, (*past, record), verdict)
     return Ended(verdict=verdict, sentence=sentence(verdict), folder=folder)
 
 

@@ -17,8 +17,12 @@ _CONTROL = {code: " " for code in (*range(9), 11, 12, *range(14, 32))}
 
 def write_outputs(history: History, nights: Sequence[NightRecord], verdict: Verdict) -> None:
     """Into the night's folder and, as the latest, into the history's. The page last: it is the only large one."""
-    from sweeper.present.history_page import render_history
+    write_verdict(history, verdict)
+    write_page(history, nights, verdict)
 
+
+def write_verdict(history: History, verdict: Verdict) -> None:
+    """verdict.json, summary.md, junit.xml: of this night, and as the latest."""
     folder = history.folder(verdict.night_id)
     files = {
         VERDICT: to_json(verdict_document(verdict)),
@@ -28,6 +32,12 @@ def write_outputs(history: History, nights: Sequence[NightRecord], verdict: Verd
     for name, data in files.items():
         history.write(folder / name, data)
         history.write(history.root / name, data)
+
+
+def write_page(history: History, nights: Sequence[NightRecord], verdict: Verdict) -> None:
+    """history.html over all nights."""
+    from sweeper.present.history_page import render_history
+
     page = render_history(nights, history.words(), title=verdict.experiment, headline=sentence(verdict))
     history.write(history.root / PAGE, page.encode())
 

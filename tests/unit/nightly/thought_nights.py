@@ -13,6 +13,7 @@ from sweeper.errors import PreflightError
 from sweeper.nightly.bench import plan_again
 from sweeper.nightly.history import History
 from sweeper.nightly.job import Ended, run_night
+from sweeper.nightly.outputs import write_verdict
 from sweeper.testing.model import Model, Story
 from sweeper.testing.runs import model_run
 
@@ -102,5 +103,11 @@ class Nights:
         when = FIRST + timedelta(days=self.count)
         self.count += 1
         return run_night(
-            lambda: bench, self.history, self.policy, experiment=NAME, say=self.said.append, now=lambda: when
+            lambda: bench,
+            self.history,
+            self.policy,
+            experiment=NAME,
+            say=self.said.append,
+            publish=lambda history, nights, verdict: write_verdict(history, verdict),
+            now=lambda: when,
         )
