@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from sweeper.core.events import RunEnded
 from sweeper.core.result import Failed, Skipped
 from sweeper.core.run import RunData
+from sweeper.errors import SweeperError
 
 
 @click.command()
@@ -38,7 +40,15 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     if (complete := session.finished_run(prepared, chosen)) is not None:
         _show(complete.path, as_json=as_json, state="complete")
         return 0
-    ended, path = _measure(prepared, chosen, ray_address or os.environ.get("RAY_ADDRESS"))
+    ended, path, abandoned = _measure(prepared, chosen, ray_address or os.environ.get("RAY_ADDRESS"))
+    code = _told(ended, path, as_json=as_json)
+    if abandoned:
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def _told(ended: RunEnded, path: Path, *, as_json: bool) -> int:
     if ended.interrupted:
         _say(f"interrupted; {path} keeps what was measured, the same command goes on")
         if as_json:
@@ -48,7 +58,7 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     return 1 if _went_wrong(run) else 0
 
 
-def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[Any, Path]:
+def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunEnded, Path, bool]:
     from sweeper.execution import session
     from sweeper.execution.ray_pool import RayPool
     from sweeper.execution.tools import real_tools
@@ -66,7 +76,12 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[Any,
     display = make_display(prepared.plan, sys.stderr)
     try:
         work = session.run_session(prepared, opened, pool, display, on_controller=stop_on_signals)
-        return asyncio.run(work), opened.writer.path
+        return asyncio.run(work), opened.writer.path, pool.abandoned
+    except SweeperError as error:
+        if not pool.abandoned:
+            raise
+        _say(f"sweeper: {error}")
+        os._exit(error.exit_code)
     finally:
         display.close()
 

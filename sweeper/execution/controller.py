@@ -25,7 +25,7 @@ from sweeper.core.result import Completed, Failed, Failure, Skipped, TrialResult
 from sweeper.core.run import GroupJob
 from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Arm, Plan, ServerStart
-from sweeper.errors import PreflightError, ServerError, StoreError
+from sweeper.errors import PreflightError, ServerError, SweeperError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by
 from sweeper.execution.failures import LASTING, TRANSIENT, failure_of, with_start
@@ -90,7 +90,7 @@ class Controller:
         return self._writer.run_id
 
     async def run(self) -> RunEnded:
-        """Raises StoreError when the results folder fails; servers are stopped by then."""
+        """Raises StoreError or PreflightError when the folder or the pool fails; servers are stopped by then."""
         plan = self._work.plan
         self._emit(
             RunStarted(
@@ -110,7 +110,7 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._schedule(tasks)
-        except* (StoreError, ServerError, RuntimeError, OSError, asyncio.CancelledError) as errors:
+        except* (SweeperError, RuntimeError, OSError, asyncio.CancelledError) as errors:
             raise _first(errors) from None
         ended = _ended(self._accounts.results(), interrupted=self._stopping.is_set())
         self._emit(ended)

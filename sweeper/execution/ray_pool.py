@@ -46,6 +46,8 @@ STOP_TIMEOUT_S = 120.0
 """A worker that has not stopped its server by then is killed; the keeper ends the server."""
 CONNECT_TIMEOUT_S = 180.0
 """A Ray of our own takes 3 s to start on an idle machine, half a minute on a busy one."""
+HEAD_EVERY_S = 5.0
+HEAD_TRIES = 3
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
 
@@ -112,6 +114,8 @@ class RayPool:
         self._idle: list[str] = []
         self._changed = asyncio.Condition()
         self._count = 0
+        self.abandoned = False
+        """Ray could not be left in order: this process must end by os._exit, or Ray's threads crash it at its end."""
         _connect(address)
 
     async def acquire(self, gpus: int) -> Slot:
@@ -135,10 +139,12 @@ class RayPool:
         stream = reserved.worker.run.options(num_returns="streaming").remote(job)
         ended = False
         try:
-            async for reference in stream:
-                event: GroupEvent = await reference
+            async for event in self._while_ray_lives(stream):
                 yield event
             ended = True
+        except PreflightError:
+            ended = True
+            raise
         except ray.exceptions.RayError as error:
             ended = True
             self._discard(reserved)
@@ -148,6 +154,23 @@ class RayPool:
         finally:
             if not ended:
                 await self._stop_worker(reserved)
+
+    async def _while_ray_lives(self, stream: Any) -> AsyncGenerator[GroupEvent, None]:
+        """Ray itself would wait a minute for its dead head, and then abort this process."""
+        head = asyncio.create_task(_until_gone(ray.get_runtime_context().gcs_address))
+        try:
+            while True:
+                following = asyncio.ensure_future(_following(stream))
+                await asyncio.wait([following, head], return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
+                    following.cancel()
+                    raise PreflightError("Ray's head is gone; run the same command again: what was measured is kept")
+                event = following.result()
+                if event is None:
+                    return
+                yield event
+        finally:
+            head.cancel()
 
     async def worker_pid(self, slot: Slot) -> int:
         """Of the process that runs the slot's groups, on its own node."""
@@ -168,14 +191,18 @@ class RayPool:
             self._changed.notify_all()
 
     async def close(self) -> None:
-        for reserved in list(self._reserved.values()):
-            self._discard(reserved)
-        leaving = threading.Thread(target=ray.shutdown, daemon=True)
+        leaving = threading.Thread(target=self._leave, daemon=True)
         leaving.start()
         await asyncio.to_thread(leaving.join, SHUTDOWN_TIMEOUT_S)
         if leaving.is_alive():
             # Its daemons are dead (a signal to the whole process group): Ray would wait a minute and abort us.
             atexit.unregister(ray.shutdown)
+            self.abandoned = True
+
+    def _leave(self) -> None:
+        for reserved in list(self._reserved.values()):
+            self._discard(reserved)
+        ray.shutdown()
 
     def _take_idle(self, gpus: int) -> _Reserved | None:
         for slot_id in self._idle:
@@ -253,6 +280,30 @@ class RayPool:
             remove_placement_group(reserved.group)
         except (ray.exceptions.RayError, ValueError):
             pass  # the cluster itself is gone, and with it what was to be given back
+
+
+async def _following(stream: Any) -> GroupEvent | None:
+    """The next event; None at the end."""
+    try:
+        reference = await anext(stream)
+    except StopAsyncIteration:
+        return None
+    event: GroupEvent = await reference
+    return event
+
+
+async def _until_gone(address: str) -> None:
+    """Returns when nobody has taken a connection there HEAD_TRIES times in a row."""
+    host, _, port = address.rpartition(":")
+    failed = 0
+    while failed < HEAD_TRIES:
+        await asyncio.sleep(HEAD_EVERY_S)
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), HEAD_EVERY_S)
+            writer.close()
+            failed = 0
+        except OSError:
+            failed += 1
 
 
 async def _await(reference: Any) -> Any:

@@ -11,7 +11,7 @@ from sweeper.core.sample import Sample
 from sweeper.errors import StoreError
 from sweeper.store import layout
 from sweeper.store.codec import from_json
-from sweeper.store.samples import samples_from_parquet
+from sweeper.store.samples import is_whole, samples_from_parquet
 from sweeper.store.writer import StoredPlan
 
 
@@ -68,10 +68,10 @@ def half_written(path: Path) -> tuple[Path, ...]:
 
 
 def unreadable(path: Path) -> tuple[Path, ...]:
-    """Measurement folders and results whose JSON is not what this version can read."""
+    """Measurement folders and results that this version cannot read, and measurements whose samples are not whole."""
     found = []
     for file in _measurement_files(path):
-        if not _opens(file, Measurement):
+        if not _opens(file, Measurement) or not is_whole(file.parent / layout.SAMPLES):
             found.append(file.parent)
     found += [file for file in path.glob(f"{layout.TRIALS}/*/{layout.RESULT}") if not _opens(file, TrialResult)]
     return tuple(sorted(found))

@@ -10,6 +10,8 @@ from sweeper.core.sample import Sample
 from sweeper.errors import StoreError
 from sweeper.store.codec import from_plain, to_plain
 
+_MAGIC = b"PAR1"
+
 
 def samples_to_parquet(samples: Sequence[Sample]) -> bytes:
     import pyarrow as pa
@@ -32,6 +34,16 @@ def samples_from_parquet(path: Path) -> tuple[Sample, ...]:
         raise StoreError(f"{path}: cannot be read: {error}") from error
     value: tuple[Sample, ...] = from_plain(tuple[Sample, ...], rows, origin=str(path))
     return value
+
+
+def is_whole(path: Path) -> bool:
+    """Whether the file is there to its end, by the mark that Parquet puts there; its content is not looked at."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(_MAGIC), 2)
+            return file.read() == _MAGIC
+    except OSError:
+        return False
 
 
 def _storable(sample: Sample) -> Sample:

@@ -162,6 +162,20 @@ def test_fields_of_a_newer_version_are_ignored_and_unreadable_measurements_named
     assert unreadable(writer.path) == (other,)
 
 
+@pytest.mark.parametrize("how", ["gone", "cut"])
+def test_a_measurement_whose_samples_are_not_whole_is_named(how: str, tmp_path: Path) -> None:
+    writer = a_run(tmp_path)
+    writer.record(measured(repeat=0))
+    writer.record(measured(repeat=1))
+    folder = layout.measurement_dir(writer.path, PLAN.trials[0].trial_id, 0, 1)
+    samples = folder / layout.SAMPLES
+    whole = samples.read_bytes()
+    samples.unlink()
+    if how == "cut":
+        samples.write_bytes(whole[: len(whole) // 2])
+    assert unreadable(writer.path) == (folder,)
+
+
 def test_a_measurement_from_before_a_field_existed_still_opens(tmp_path: Path) -> None:
     writer = a_run(tmp_path)
     writer.record(measured())
