@@ -27,11 +27,13 @@ def resume(
     retry_failed: bool = False,
     accept_drift: bool = False,
 ) -> Resumption:
-    """`broken`: half-written files and folders of this run (store.reader.half_written) and unreadable measurements."""
-    notes = [f"{path.relative_to(run.path)}: half-written, moved aside" for path in broken]
+    """`broken`: what store.reader's `half_written` and `unreadable` found in this run."""
+    notes = [f"{path.relative_to(run.path)}: not whole, made again" for path in broken]
     drifted: dict[str, list[Measurement]] = {}
     kept: list[Measurement] = []
     for one in run.measurements:
+        if _folder(run, one) in broken:
+            continue
         told = "; ".join(drift(one.fingerprint, current))
         if told and not accept_drift:
             drifted.setdefault(told, []).append(one)

@@ -92,4 +92,10 @@ def test_half_written_remains_are_moved_aside_and_named(tmp_path: Path) -> None:
     broken = run.path / "trials" / BASE.trial_id / "start-0-repeat-1"
     before = resume(run, NOW, broken=(broken,))
     assert before.aside == (broken,)
-    assert "half-written" in before.notes[0]
+    assert "not whole" in before.notes[0]
+
+
+def test_a_measurement_whose_samples_are_broken_is_not_kept(tmp_path: Path) -> None:
+    run = a_run(tmp_path, measured(0), measured(1))
+    before = resume(run, NOW, broken=(run.path / "trials" / BASE.trial_id / "start-0-repeat-1",))
+    assert [one.repeat for one in before.kept] == [0]
