@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from typing import Any
 import sweeper
 
 CPU_ENGINE = Path(sweeper.__file__).parent / "data" / "cpu_engine"
-READY_TIMEOUT_S = 300  # 30 s on two idle cores; a busy CI machine takes several times that
+READY_TIMEOUT_S = 600  # 20 s on two idle cores, 170 s for two servers at once under a load of 10
 MAX_TOKENS = 48
 
 ENVIRONMENT = {
@@ -93,11 +93,11 @@ def accept_length(answers: Sequence[Answer]) -> float:
 
 
 @contextmanager
-def serving(folder: Path, *starts: Sequence[str | Path]) -> Iterator[list[Server]]:
-    """The servers with these arguments, starting side by side and all ready."""
+def serving(folder: Path, starts: Mapping[str, Sequence[str | Path]]) -> Iterator[dict[str, Server]]:
+    """The named servers, starting side by side and all ready."""
     with ExitStack() as stack:
-        servers = [stack.enter_context(_started(folder / f"{i}.log", start)) for i, start in enumerate(starts)]
-        for server in servers:
+        servers = {name: stack.enter_context(_started(folder / f"{name}.log", start)) for name, start in starts.items()}
+        for server in servers.values():
             server.wait_until_ready()
         yield servers
 
