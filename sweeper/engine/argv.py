@@ -25,6 +25,7 @@ CPU_ENV: Mapping[str, str] = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
+    "SGLANG_NCCL_SO_PATH": "none",  # several ranks use gloo; a CUDA build of torch would bring NCCL, which needs a GPU
     "TORCHDYNAMO_DISABLE": "1",  # compiling a few small functions costs 8 s at the first request and gains nothing
     "PYTHONDONTWRITEBYTECODE": "",  # importing the engine from source costs 7 s more in each of its processes
 }

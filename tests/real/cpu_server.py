@@ -28,6 +28,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "TORCHDYNAMO_DISABLE": "1",
     "PYTHONDONTWRITEBYTECODE": "",
+    "SGLANG_NCCL_SO_PATH": "none",
+    "SGLANG_CPU_OMP_THREADS_BIND": "0|1",
 }
 ARGUMENTS = (
     *("--device", "cpu", "--attention-backend", "intel_amx", "--sleep-on-idle"),

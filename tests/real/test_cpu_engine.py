@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 PROMPTS = 30
+TWO_RANKS_PROMPTS = 8  # gloo between two processes is slow on two cores
 LOADS = ("one at a time", "eight at a time", "from a warm cache")
 # The arms that speculate, with the accept length that they must exceed.
 TOY_SPECULATES = {
@@ -66,7 +67,8 @@ def toy_arms(folder: Path) -> dict[str, Arm]:
         "bfloat16": bfloat16,
         "bfloat16, EAGLE3 3-1-4": (*bfloat16, *chain),
     }
-    return {name: Arm(start=start, prompts=prompts) for name, start in starts.items()}
+    two_ranks = Arm(start=(*float32, *chain, "--tp-size", "2"), prompts=prompts[:TWO_RANKS_PROMPTS])
+    return {name: Arm(start=start, prompts=prompts) for name, start in starts.items()} | {"two ranks": two_ranks}
 
 
 def random_arms(folder: Path) -> dict[str, Arm]:
@@ -130,6 +132,11 @@ def test_a_random_llama_of_another_shape_answers_as_without_speculation(
     answers: dict[str, Answers], arm: str, load: str
 ) -> None:
     assert tokens(answers[arm][load]) == tokens(answers["random"]["one at a time"])
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_two_ranks_answer_as_one(answers: dict[str, Answers], load: str) -> None:
+    assert tokens(answers["two ranks"][load]) == tokens(answers["toy"]["one at a time"])[:TWO_RANKS_PROMPTS]
 
 
 @pytest.mark.parametrize(("arm", "at_least"), TOY_SPECULATES.items())
