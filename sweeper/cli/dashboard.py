@@ -22,11 +22,17 @@ DEFAULT_PORT = 8642
     help="What a browser must show once; needed when other machines can reach --host. Better given by "
     "SWEEPER_DASHBOARD_TOKEN: arguments are visible to every user of this machine.",
 )
-def command(results: Path, host: str, port: int, token: str | None) -> int:
+@click.option(
+    "--history",
+    "histories",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Also show this history of a nightly job; those inside RESULTS are found.",
+)
+def command(results: Path, host: str, port: int, token: str | None, histories: tuple[Path, ...]) -> int:
     """Show the runs in folder RESULTS [results] in the browser, read-only, also while they run."""
-    import uvicorn
-
     from sweeper.present.dashboard.app import create_app
+    from sweeper.present.dashboard.serve import DashboardServer
 
     _require_safe(host, token)
     listener = _listen(host, port)
@@ -34,16 +40,7 @@ def command(results: Path, host: str, port: int, token: str | None) -> int:
     click.echo(f"dashboard of {results}: {address}", err=True)
     if token:
         click.echo(f"first visit: {address}?token=…, with the token in place of the dots", err=True)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(results, token=token),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
-    server.run(sockets=[listener])
+    DashboardServer(create_app(results, histories=histories, token=token)).run(sockets=[listener])
     return 0
 
 

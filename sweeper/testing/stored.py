@@ -4,12 +4,16 @@ from pathlib import Path
 
 from sweeper.core.events import Measured, Notice, ServerReady, StartEnded, TrialEnded
 from sweeper.core.run import RunData
+from sweeper.core.sample import Sample
+from sweeper.store.disk import Disk
 from sweeper.store.writer import RunWriter
 
 
-def store_run(run: RunData, results_dir: Path) -> Path:
-    """Write `run` below `results_dir` and return its folder; its id and journal times are the writer's own."""
-    writer = RunWriter.create(results_dir, run.plan, experiment=run.experiment, environment=run.environment)
+def store_run(run: RunData, results_dir: Path, *, samples: tuple[Sample, ...] = (), disk: Disk | None = None) -> Path:
+    """Write `run` below `results_dir` and return its folder; its id and journal times are the writer's own.
+
+    `samples`: the requests of every measurement; `disk`: thousands are quick on one that waits for no device."""
+    writer = RunWriter.create(results_dir, run.plan, experiment=run.experiment, environment=run.environment, disk=disk)
     try:
         writer.record(Notice(message="a run made of thought"))
         for record in run.starts:
@@ -17,7 +21,7 @@ def store_run(run: RunData, results_dir: Path) -> Path:
                 writer.record(ServerReady(record=record, server_info={}))
             writer.record(StartEnded(group_id=record.group_id, start=record.start, record=record))
         for measurement in run.measurements:
-            writer.record(Measured(measurement=measurement, samples=()))
+            writer.record(Measured(measurement=measurement, samples=samples))
         for result in run.results:
             writer.record(TrialEnded(result=result))
     finally:

@@ -107,12 +107,12 @@ def waterfall(samples: Sequence[Sample], *, theme: Theme = "light") -> Drawn | N
             )
     figure.update_layout(barmode="overlay", bargap=0.15)
     figure.update_xaxes(title_text="seconds since the first request", rangemode="tozero")
-    figure.update_yaxes(title_text="request, in the order of sending", autorange="reversed")
+    figure.update_yaxes(title_text="request", autorange="reversed")
     cut = f" The first {len(shown)} of {len(samples)}." if len(shown) < len(samples) else ""
     return Drawn(
         name="waterfall",
         title="The requests of this measurement",
-        caption="Each row is one request: waiting for its first token, then being answered." + cut,
+        caption="Each row is one request, in the order of sending: waiting for its first token, then being answered." + cut,
         figure=figure,
     )
 

@@ -8,17 +8,24 @@
   // Figures: drawn when they come near, from an address of their own.
 
   function plotly() {
-    plotting ??= Promise.all([
-      fetch("/static/templates.json").then((answer) => answer.json()),
-      new Promise((resolve, reject) => {
-        const script = document.createElement("script");
-        script.src = "/static/plotly.js";
-        script.onload = resolve;
-        script.onerror = reject;
-        document.head.append(script);
-      }),
-    ]).then(([templates]) => templates);
+    plotting ??= load();
     return plotting;
+  }
+
+  async function load() {
+    const templates = await (await fetch("/static/templates.json")).json();
+    for (const id of templates.injected) {
+      // Stands where plotly would put a style element, which the content security policy refuses.
+      document.head.append(Object.assign(document.createElement("meta"), { id }));
+    }
+    await new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = "/static/plotly.js";
+      script.onload = resolve;
+      script.onerror = reject;
+      document.head.append(script);
+    });
+    return templates;
   }
 
   async function draw(div) {
@@ -34,7 +41,7 @@
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       const made = await answer.json();
       const templates = await plotly();
-      figure.querySelector("h3").textContent = made.title;
+      figure.querySelector("h2, h3").textContent = made.title;
       figure.querySelector("p").textContent = made.caption;
       div.setAttribute("aria-label", `${made.title}. ${made.caption}`);
       div.style.height = `${made.height}px`;

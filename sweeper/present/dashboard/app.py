@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from sweeper.analysis.figures import FIGURES
 from sweeper.errors import StoreError
-from sweeper.present.dashboard import live, run_pages, trial_pages
+from sweeper.present.dashboard import live, nightly_pages, run_pages, trial_pages
 from sweeper.present.dashboard.filters import Filter
 from sweeper.present.dashboard.render import ASSETS, asset, figure, page
 from sweeper.present.dashboard.room import NotHere, Room
@@ -31,9 +31,10 @@ Word = Annotated[str, Query(max_length=200)]
 RunName = Annotated[str, Query(max_length=600)]
 
 
-def create_app(results: Path, *, token: str | None = None) -> FastAPI:
-    """`results`: a results folder, an experiment's, or one run. With `token` every request must bring it."""
-    room = Room(shelf=Shelf(results))
+def create_app(results: Path, *, histories: tuple[Path, ...] = (), token: str | None = None) -> FastAPI:
+    """`results`: a results folder, an experiment's, or one run. `histories`: of nightly
+    jobs, beside those inside it. With `token` every request must bring it."""
+    room = Room(shelf=Shelf(results), histories=histories)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -41,6 +42,7 @@ def create_app(results: Path, *, token: str | None = None) -> FastAPI:
         room.close()
 
     app = FastAPI(title="Sweeper", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.state.room = room
     _add_hall(app, room)
     _add_runs(app, room)
     _add_trials(app, room)
@@ -58,6 +60,10 @@ def _add_hall(app: FastAPI, room: Room) -> None:
     @app.get("/compare")
     def compare(a: RunName = "", b: RunName = "") -> HTMLResponse:
         return run_pages.compare(room, a, b)
+
+    @app.get("/nightly")
+    def nightly(history: RunName = "") -> HTMLResponse:
+        return nightly_pages.nightly(room, history)
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
@@ -149,6 +155,10 @@ def _add_figures(app: FastAPI, room: Room) -> None:
     def request_figure(experiment: str, run_id: str, trial_id: str, start: int, repeat: int, index: int) -> Response:
         place = Place(trial_id=trial_id, start=start, repeat=repeat, index=index)
         return figure(trial_pages.request_figure(room, room.sight(experiment, run_id), place))
+
+    @app.get("/nightly/figure/{quantity}")
+    def nightly_figure(quantity: str, history: RunName = "") -> Response:
+        return figure(nightly_pages.nightly_figure(room, history, quantity))
 
     @app.get("/compare/figure")
     def compare_figure(a: RunName = "", b: RunName = "") -> Response:

@@ -82,6 +82,7 @@ class RunNow:
     """Trial id → completed, failed, skipped."""
     windows: dict[str, dict[tuple[int, int], Window]] = field(default_factory=dict)
     """Trial id → (start, repeat) → what the journal says of it; one measured again counts once."""
+    estimate_s: float | None = None
     began: datetime | None = None
     last: datetime | None = None
     over: bool = False
@@ -112,6 +113,7 @@ class RunNow:
             case "run_started":
                 self.began, self.over, self.interrupted = at, False, False
                 self.resumed, self._since_begin = int(event["resumed"]), 0
+                self.estimate_s = _number(event.get("estimate_s"))
             case "phase_changed":
                 self._phase(event)
             case "measured":
@@ -156,9 +158,9 @@ class RunNow:
         return sum(arm.measured for arm in self.arms.values())
 
     def eta_s(self, now: datetime) -> float | None:
-        """Seconds to go at the pace since the run began or was resumed; the plan's estimate before that."""
+        """Seconds to go at the pace since the run began or was resumed; its estimate before that."""
         if not self._since_begin or self.began is None:
-            return self.plan.estimate_s
+            return self.estimate_s
         left = max(0, self.total - self.measured)
         return (now - self.began).total_seconds() / self._since_begin * left
 

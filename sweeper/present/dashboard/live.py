@@ -97,6 +97,8 @@ async def _events(room: Room, sight: Sight) -> AsyncIterator[bytes]:
     journal, now = Journal(sight.path), RunNow(plan=sight.plan)
     shown, measured = b"", -1
     for tick in count():
+        if room.closing.is_set():
+            return
         html, running = await asyncio.to_thread(_look, room, sight, journal, now)
         if html != shown:
             shown = html

@@ -1,6 +1,7 @@
 """Pages and figures as bytes. Everything a run holds is text from strangers: templates escape it."""
 
 import json
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -59,9 +60,15 @@ def asset(name: str) -> bytes:
         text: str = get_plotlyjs()
         return text.encode()
     if name == "templates.json":
-        return json.dumps({"light": template("light"), "dark": template("dark")}).encode()
+        return json.dumps({"light": template("light"), "dark": template("dark"), "injected": _injected()}).encode()
     folder = "report" if name == "report.css" else "dashboard"
     return (resources.files("sweeper") / "data" / folder / name).read_bytes()
+
+
+def _injected() -> list[str]:
+    """Ids of the style elements (of map tiles) that plotly.js would add by itself unless they are there already; the
+    content security policy refuses them, and no figure of ours is a map."""
+    return re.findall(r'document\.getElementById\("([0-9a-f]{64})"\)', asset("plotly.js").decode())
 
 
 @cache

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from sweeper.analysis.figures import Drawn
@@ -51,7 +52,10 @@ class Sight:
 @dataclass(slots=True)
 class Room:
     shelf: Shelf
-    history: Path | None = None
+    histories: tuple[Path, ...] = ()
+    """Of nightly jobs, outside the results folder."""
+    closing: Event = field(default_factory=Event)
+    """Set when the server is asked to stop: streams end by themselves then."""
     locks: Locks = field(default_factory=Locks)
     readings: Kept[Reading] = field(default_factory=lambda: Kept("readings", room=MOST_TRIALS))
     headlines: Kept[str] = field(default_factory=lambda: Kept("headlines", room=2000))
@@ -60,6 +64,7 @@ class Room:
     journals: Kept[RunNow] = field(default_factory=lambda: Kept("journals", room=MOST_TRIALS))
     figures: Kept[Drawn | None] = field(default_factory=lambda: Kept("figures", room=64))
     comparisons: Kept[Versus] = field(default_factory=lambda: Kept("comparisons", room=32))
+    pasts: Kept[Any] = field(default_factory=lambda: Kept("pasts", room=8))
 
     def close(self) -> None:
         for kept in (
@@ -70,6 +75,7 @@ class Room:
             self.journals,
             self.figures,
             self.comparisons,
+            self.pasts,
         ):
             kept.close()
 
