@@ -12,6 +12,7 @@ from sweeper.analysis.nightly.sentence import sentence
 from sweeper.analysis.nightly.verdict import Verdict, judge_night
 from sweeper.core.run import RunData
 from sweeper.errors import ConfigError, ServerError, SweeperError
+from sweeper.nightly.agreement import agreement_of
 from sweeper.nightly.bench import Bench, with_baselines
 from sweeper.nightly.history import AGAIN, RUNS, History
 from sweeper.nightly.outputs import write_outputs
@@ -80,12 +81,13 @@ def _measure(  # noqa: PLR0913  the parts of one night
 ) -> tuple[NightRecord, Verdict]:
     words, known, doctor = history.words(), bench.circumstances(), bench.doctor()
     run = bench.sweep(folder / RUNS)
-    record = night_record(night_id, run, circumstances=known, arms=doctor)
+    same = agreement_of(run)
+    record = night_record(night_id, run, circumstances=known, arms=doctor, agreement=same)
     verdict = judge_night(past, record, words, policy)
     if verdict.suspicious and policy.confirm_repeats:
         again = _again(bench, run, verdict, policy, folder, say)
         if again is not None:
-            record = night_record(night_id, run, again, circumstances=known, arms=doctor)
+            record = night_record(night_id, run, again, circumstances=known, arms=doctor, agreement=same)
             verdict = judge_night(past, record, words, policy)
     findings = tuple((one.name, one.finding) for one in verdict.judged)
     return replace(record, findings=findings), verdict

@@ -48,8 +48,10 @@ def night_record(
     *,
     circumstances: Mapping[str, str],
     arms: Mapping[str, ArmNight],
+    agreement: Mapping[str, tuple[float, ...]] | None = None,
 ) -> NightRecord:
-    """`run`: the sweep; `again`: the second measurement of what was suspicious, of the same trials."""
+    """`run`: the sweep; `again`: the second measurement of what was suspicious, of the same trials; `agreement`: trial
+    → share of its greedy answers that are the baseline's, by repeat."""
     first, second = _by_trial(run), _by_trial(again)
     results = {result.trial_id: result for result in run.results}
     trials = tuple(_trial(run.plan, trial, results.get(trial.trial_id)) for trial in run.plan.trials)
@@ -57,6 +59,8 @@ def night_record(
     for trial in run.plan.trials:
         if first.get(trial.trial_id):
             series += _of_trial(run.plan, trial, first, second)
+            if agreement and (shares := agreement.get(trial.trial_id)):
+                series.append(_agreement(run.plan, trial, first[trial.trial_id][0], shares))
     series += [found for arm in run.plan.arms if (found := _startup(arm, run, again)) is not None]
     return NightRecord(
         night_id=night_id,
@@ -94,6 +98,12 @@ def _of_trial(
         first=_ratios(mine, first[base.trial_id]),
         again=_ratios(again, second.get(base.trial_id, ())),
     )
+
+
+def _agreement(plan: Plan, trial: Trial, one: Measurement, shares: tuple[float, ...]) -> Watched:
+    name = SeriesName(quantity="agreement", arm=plan.arm(trial.arm_id).label, load=load_label(trial.load))
+    key = _comparability(trial.trial_id, one.fingerprint)
+    return Watched(name=name, trial_id=trial.trial_id, comparability=key, first=shares)
 
 
 def _startup(arm: Arm, run: RunData, again: RunData | None) -> Watched | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Quantity = Literal[
+    "agreement",
     "accept_length",
     "verify_step_ms",
     "baseline_step_ms",
@@ -15,6 +16,7 @@ Quantity = Literal[
 ]
 
 HIGHER_IS_BETTER: Mapping[Quantity, bool] = {
+    "agreement": True,
     "accept_length": True,
     "verify_step_ms": False,
     "baseline_step_ms": False,
@@ -25,6 +27,7 @@ HIGHER_IS_BETTER: Mapping[Quantity, bool] = {
 }
 
 WORDS: Mapping[Quantity, str] = {
+    "agreement": "share of greedy answers equal to the baseline's",
     "accept_length": "accept length",
     "verify_step_ms": "verify-step time",
     "baseline_step_ms": "baseline step time",
@@ -35,6 +38,7 @@ WORDS: Mapping[Quantity, str] = {
 }
 
 MIN_EFFECTS: Mapping[Quantity, float] = {
+    "agreement": 0.3,
     "accept_length": 0.01,
     "verify_step_ms": 0.01,
     "baseline_step_ms": 0.01,
@@ -43,7 +47,7 @@ MIN_EFFECTS: Mapping[Quantity, float] = {
     "speedup": 0.01,
     "startup_s": 0.25,
 }
-"""Relative changes below this are no news, however sure they are."""
+"""Relative changes below this are no news, however sure they are. Rounding alone turns some greedy answers over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,8 @@ class Policy:
     """Thresholds of the decision. Relative amounts are shares: 0.02 is 2 %."""
 
     alpha: float = 1.5e-5
-    """One-sided chance of one test to call noise a change; twelve series make some 4,400 tests a year."""
+    """One-sided chance of one test to call noise a change, in a job of up to twelve series (4,400 tests a year); more
+    series share the same chance."""
     suspicion_z: float = 1.64
     """Deviations below the level from which a trial is measured again the same night."""
     confirm_repeats: int = 12

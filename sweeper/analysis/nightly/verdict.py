@@ -1,7 +1,7 @@
 """The whole night in one sentence: every series judged, what is missing, what failed, what changed, and why."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -18,6 +18,7 @@ Key = tuple[SeriesName, str]
 """Series and comparability."""
 
 ORDER: tuple[Quantity, ...] = (
+    "agreement",
     "accept_length",
     "verify_step_ms",
     "baseline_step_ms",
@@ -27,6 +28,10 @@ ORDER: tuple[Quantity, ...] = (
     "startup_s",
 )
 """Causes before what they cause."""
+
+
+SERIES_OF_THE_PROOF = 12
+"""Watched in one job by benchmarks/nightly_power.py, whose alarms are counted per job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,7 @@ def judge_night(past: Sequence[NightRecord], tonight: NightRecord, words: Words,
     marks = marks_of([*ran, tonight])
     if tonight.could_not_run:
         return Verdict(night_id=tonight.night_id, experiment=tonight.experiment, could_not_run=tonight.could_not_run)
-    courses = courses_of(past, words)
+    courses, policy = courses_of(past, words), shared(policy, len(tonight.series))
     findings = {
         watched.name: (
             watched,
@@ -134,6 +139,11 @@ def judge_night(past: Sequence[NightRecord], tonight: NightRecord, words: Words,
         marks=tuple(mark for mark in marks if mark.night_id == tonight.night_id),
         doctor=_doctor(last, tonight),
     )
+
+
+def shared(policy: Policy, series: int) -> Policy:
+    """The chance of a false alarm is the job's: more series than the proof has share it."""
+    return replace(policy, alpha=policy.alpha * min(1.0, SERIES_OF_THE_PROOF / max(1, series)))
 
 
 def courses_of(past: Sequence[NightRecord], words: Words) -> dict[Key, tuple[Night, ...]]:

@@ -4,9 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from thought_nights import KNOWN, NAME, Nights, ThoughtBench
+from thought_nights import KNOWN, NAME, Nights, ThoughtBench, history_of
 
+from sweeper.analysis.decompose import accept_rate
+from sweeper.analysis.nightly.decide import Tonight, decide
 from sweeper.analysis.nightly.record import Accepted, ArmNight, Muted
+from sweeper.analysis.nightly.verdict import shared
 from sweeper.core.result import Failure
 from sweeper.errors import ConfigError
 from sweeper.nightly.history import History
@@ -92,6 +95,20 @@ def test_an_engine_change_without_a_step_is_a_mark_and_no_alarm(nights: Nights) 
     ended = nights.night(known={**KNOWN, "engine": "0.5.24"})
     assert ended.verdict.state == "fine"
     assert [mark.text for mark in ended.verdict.marks] == ["engine 0.5.23 → 0.5.24"]
+
+
+def test_a_formula_that_changed_with_the_engine_is_no_regression() -> None:
+    """A logged rate fell with a release that divides by one more token; lengths did not, and lengths are watched."""
+    lengths, drafts = {"0.5.9": 2.8, "0.5.12": 2.8}, 4
+    rates = [accept_rate(accept_length=length, num_draft_tokens=drafts) for length in lengths.values()]
+    assert rates == [pytest.approx(0.6), pytest.approx(0.6)]
+    past = history_of([2.8, 2.81, 2.79])
+    assert decide(past, Tonight(night_id="x", first=(2.9, 2.9)), "accept_length").standing == "fine"
+
+
+def test_the_chance_of_a_false_alarm_is_the_jobs_and_not_the_series(nights: Nights) -> None:
+    assert shared(nights.policy, 12).alpha == nights.policy.alpha
+    assert shared(nights.policy, 60).alpha == pytest.approx(nights.policy.alpha / 5)
 
 
 def test_other_prompts_begin_a_new_level(nights: Nights) -> None:
