@@ -102,8 +102,11 @@ def install(experiment: Path, history_dir: Path, kind: str | None, **options: An
         python=sys.executable,
         at=checked_time(options["at"]),
     )
-    made = files_for(kind, job, home=Path.home(), here=Path.cwd())  # type: ignore[arg-type]
-    _write_files(made.files, options["folder"] or made.folder, force=options["force"])
+    folder: Path | None = options["folder"]
+    chosen = folder.resolve() if folder else None
+    made = files_for(kind, job, home=Path.home(), here=Path.cwd(), folder=chosen)  # type: ignore[arg-type]
+    job.history.mkdir(parents=True, exist_ok=True)
+    _write_files(made.files, made.folder, force=options["force"])
     click.echo("\nNothing is enabled. When you have read the files:")
     for line in made.enable:
         click.echo(f"  {line}")

@@ -63,22 +63,31 @@ def checked_time(text: str) -> str:
     return text
 
 
-def files_for(kind: Kind, job: Installation, *, home: Path, here: Path) -> Files:
-    """`home`: of the user; `here`: the repository that a workflow belongs to."""
+def files_for(kind: Kind, job: Installation, *, home: Path, here: Path, folder: Path | None = None) -> Files:
+    """`home`: of the user; `here`: the repository that a workflow belongs to; `folder`: instead of the usual one."""
     match kind:
         case "systemd":
-            return _systemd(job, home / ".config" / "systemd" / "user")
+            usual = home / ".config" / "systemd" / "user"
+            return _systemd(job, folder or usual, linked=folder not in (None, usual))
         case "cron":
-            return _cron(job)
+            return _cron(job, folder or job.history / "schedule")
         case "github-actions":
-            return _github(job, here / ".github" / "workflows")
+            return _github(job, folder or here / ".github" / "workflows")
         case "ray-job":
-            return _ray(job)
+            return _ray(job, folder or job.history / "schedule")
 
 
-def _systemd(job: Installation, folder: Path) -> Files:
+def _systemd(job: Installation, folder: Path, *, linked: bool) -> Files:
     unit = f"sweeper-nightly-{job.name}"
-    lock = ("/usr/bin/flock", "--nonblock", "--conflict-exit-code", "0", str(job.history / ".schedule.lock"))
+    # --no-fork: a signal must reach Sweeper itself, which then ends its servers in order.
+    lock = (
+        "/usr/bin/flock",
+        "--no-fork",
+        "--nonblock",
+        "--conflict-exit-code",
+        "0",
+        str(job.history / ".schedule.lock"),
+    )
     command = " ".join(_systemd_word(word) for word in (*lock, *job.argv()))
     service = f"""\
 # Written by `sweeper nightly install --systemd`. Output goes to the journal, which rotates itself.
@@ -110,10 +119,12 @@ AccuracySec=1min
 [Install]
 WantedBy=timers.target
 """
+    made = {f"{unit}.service": service, f"{unit}.timer": timer}
     return Files(
-        files={f"{unit}.service": service, f"{unit}.timer": timer},
+        files=made,
         folder=folder,
         enable=(
+            *(f"systemctl --user link {shlex.quote(str(folder / name))}" for name in made if linked),
             "systemctl --user daemon-reload",
             f"systemctl --user enable --now {unit}.timer",
             "loginctl enable-linger   # so that it also runs when nobody is logged in",
@@ -122,9 +133,9 @@ WantedBy=timers.target
     )
 
 
-def _cron(job: Installation) -> Files:
+def _cron(job: Installation, folder: Path) -> Files:
     log = job.history / "nightly.log"
-    lock = ("flock", "--nonblock", "--conflict-exit-code", "0", str(job.history / ".schedule.lock"))
+    lock = ("flock", "--no-fork", "--nonblock", "--conflict-exit-code", "0", str(job.history / ".schedule.lock"))
     secrets = shlex.quote(str(job.secrets))
     run = f"set -a; [ -f {secrets} ] && . {secrets}; set +a; cd {shlex.quote(str(job.experiment.parent))} && "
     run += f"{shlex.join((*lock, *job.argv()))} >> {shlex.quote(str(log))} 2>&1"
@@ -141,7 +152,6 @@ def _cron(job: Installation) -> Files:
     copytruncate
 }}
 """
-    folder = job.history / "schedule"
     return Files(
         files={"crontab": crontab, "logrotate.conf": rotate},
         folder=folder,
@@ -200,11 +210,11 @@ jobs:
     return Files(
         files={f"sweeper-nightly-{job.name}.yml": workflow},
         folder=folder,
-        enable=(f"git add .github/workflows/sweeper-nightly-{job.name}.yml   # then review, commit and push",),
+        enable=(f"git add {shlex.quote(str(folder / f'sweeper-nightly-{job.name}.yml'))}   # then commit and push",),
     )
 
 
-def _ray(job: Installation) -> Files:
+def _ray(job: Installation, folder: Path) -> Files:
     spec = {
         "entrypoint": shlex.join((*job.argv(), "--ray-address", "auto")),
         "entrypoint_num_cpus": 0,
@@ -212,7 +222,6 @@ def _ray(job: Installation) -> Files:
         "runtime_env": {"env_vars": {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}},
         "metadata": {"job": f"sweeper-nightly-{job.name}"},
     }
-    folder = job.history / "schedule"
     target = shlex.quote(str(folder / "ray-job.json"))
     submit = f"curl --fail-with-body -X POST -H 'Content-Type: application/json' -d @{target} "
     return Files(

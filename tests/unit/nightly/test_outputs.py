@@ -208,8 +208,8 @@ def test_systemd_gets_a_persistent_timer_and_a_service_that_calls_the_same_comma
     service.read_string(files["sweeper-nightly-kimi.service"])
     timer.read_string(files["sweeper-nightly-kimi.timer"])
     words = shlex.split(service["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))
-    assert words[:4] == ["/usr/bin/flock", "--nonblock", "--conflict-exit-code", "0"]
-    assert tuple(words[5:]) == job.argv()
+    assert words[:5] == ["/usr/bin/flock", "--no-fork", "--nonblock", "--conflict-exit-code", "0"]
+    assert tuple(words[6:]) == job.argv()
     assert timer["Timer"]["OnCalendar"] == "*-*-* 03:07:00" and timer["Timer"]["Persistent"] == "true"
 
 
