@@ -4,6 +4,8 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := .venv/bin/python
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
+# The machine's own certificates: company networks bring theirs.
+export UV_SYSTEM_CERTS := true
 
 .PHONY: quickstart setup test check fast real clean-env
 

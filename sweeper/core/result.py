@@ -76,7 +76,7 @@ class SpecMetrics:
     """Σ(E2E − TTFT) / Σ verify steps: decode only."""
     requests_without_counters: int = 0
     accept_length_basis: Literal["correct_drafts", "completion_tokens"] = "correct_drafts"
-    """`completion_tokens`: Σ output tokens / Σ verify steps, the weaker formula, where the engine names no correct drafts."""
+    """`completion_tokens`: Σ output tokens / Σ verify steps, weaker, where the engine names no correct drafts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
