@@ -53,8 +53,8 @@ def night_row(night: NightRecord, nights: Sequence[NightRecord]) -> NightRow:
     failed = [trial for trial in night.trials if trial.state == "failed" and not trial.expected]
     worse = [name.text for name, finding in night.findings if finding.standing in ("regressed", "drifting")]
     better = [name.text for name, finding in night.findings if finding.standing == "improved"]
-    marks = marks_of([one for one in nights if not one.could_not_run])
-    changed = [mark.text for mark in marks if mark.night_id == night.night_id]
+    before = [one for one in nights if not one.could_not_run and one.night_id < night.night_id]
+    changed = [mark.text for mark in marks_of([*before[-1:], night])]
     parts = [*(f"{trial.arm} failed: {trial.reason}" for trial in failed), *worse[:3], *better[:3], *changed]
     return NightRow(night_id=night.night_id, standing=_standing(night, worse, better), detail="; ".join(parts))
 

@@ -25,7 +25,7 @@ class Cause:
 
     @property
     def text(self) -> str:
-        by = f"{abs(self.change):.1%}"
+        by = f"{abs(self.change) * 100:.1f} %"
         match self.quantity:
             case "accept_length":
                 return f"accept length fell by {by}: the draft"

@@ -78,7 +78,7 @@ class Verdict:
     marks: tuple[Mark, ...] = ()
     """Tonight's."""
     doctor: tuple[str, ...] = ()
-    """What the doctor says of the drafts that it did not say on the last night."""
+    """What the doctor says of the drafts that it did not say on the last good night."""
     could_not_run: str = ""
 
     @property
@@ -137,7 +137,7 @@ def judge_night(past: Sequence[NightRecord], tonight: NightRecord, words: Words,
         absent=_absent(last, tonight),
         new_levels=_new_levels(last, tonight),
         marks=tuple(mark for mark in marks if mark.night_id == tonight.night_id),
-        doctor=_doctor(last, tonight),
+        doctor=_doctor(_last_good(ran), tonight),
     )
 
 
@@ -251,6 +251,12 @@ def _new_levels(last: NightRecord | None, tonight: NightRecord) -> tuple[str, ..
     ] or ["the configuration of its trial"]
     count = f"{len(changed)} series" if len(changed) > 1 else changed[0].text
     return (f"{count} begin{'' if len(changed) > 1 else 's'} anew: changed with {', '.join(reasons)}",)
+
+
+def _last_good(ran: Sequence[NightRecord]) -> NightRecord | None:
+    """The last night without an open regression; a cause is what is different from then."""
+    good = (night for night in reversed(ran) if not any(finding.night.flagged for _, finding in night.findings))
+    return next(good, None)
 
 
 def _doctor(last: NightRecord | None, tonight: NightRecord) -> tuple[str, ...]:

@@ -41,6 +41,9 @@ def test_a_worse_draft_is_named_with_its_trial_its_revision_and_the_doctors_word
     assert "changed with draft d0 → d1" in ended.sentence
     assert "doctor: the engine captures layers 1, 29, 57, on the last good night 2, 30, 58" in ended.sentence
     assert "speedup" in ended.sentence
+    later = nights.night(story=WORSE_DRAFT, known={**KNOWN, "draft": "d1"}, arms={"3-1-4": wrong})
+    assert "doctor: the engine captures layers 1, 29, 57" in later.sentence
+    assert "regressed since 20261107-030000" in later.sentence
     (speedup, *_) = [one for one in ended.verdict.alarms if one.name.quantity == "speedup"]
     assert speedup.cause is not None and speedup.cause.quantity == "accept_length"
 
