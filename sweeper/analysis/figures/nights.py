@@ -36,13 +36,13 @@ def _quantity(quantity: Quantity, nights: Sequence[NightRecord], marks: Sequence
         )
     figure.update_layout(margin_t=34)
     figure.update_xaxes(title_text="night (UTC)", type="date")
-    better = "higher" if HIGHER_IS_BETTER[quantity] else "lower"
-    figure.update_yaxes(title_text=f"{WORDS[quantity]}{_unit(quantity)}, {better} is better")
+    figure.update_yaxes(title_text=_unit(quantity))
+    better = "Higher" if HIGHER_IS_BETTER[quantity] else "Lower"
     hidden = f" {len(names) - len(shown)} more series stand in the table." if len(names) > len(shown) else ""
     return Drawn(
         name=quantity,
         title=WORDS[quantity][:1].upper() + WORDS[quantity][1:],
-        caption="One point a night; crosses belong to a regression that was not accepted. A dashed line marks a known "
+        caption=f"{better} is better. One point a night; crosses belong to a regression that was not accepted. A dashed line marks a known "
         f"change; a line breaks where nights cannot be compared.{hidden}",
         figure=figure,
     )
@@ -110,5 +110,4 @@ def _date(night_id: str) -> str:
 
 
 def _unit(quantity: Quantity) -> str:
-    unit = UNITS[quantity].strip()
-    return f" ({unit})" if unit else ""
+    return UNITS[quantity].strip() or WORDS[quantity]
