@@ -42,8 +42,8 @@ def _quantity(quantity: Quantity, nights: Sequence[NightRecord], marks: Sequence
     return Drawn(
         name=quantity,
         title=WORDS[quantity][:1].upper() + WORDS[quantity][1:],
-        caption=f"{better} is better. One point a night; crosses belong to a regression that was not accepted. A dashed line marks a known "
-        f"change; a line breaks where nights cannot be compared.{hidden}",
+        caption=f"{better} is better. One point a night; crosses belong to a regression that was not accepted. A "
+        f"dashed line marks a known change; a line breaks where nights cannot be compared.{hidden}",
         figure=figure,
     )
 
