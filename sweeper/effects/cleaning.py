@@ -48,16 +48,33 @@ def find_leftovers() -> tuple[Leftover, ...]:
 
 
 def named_holder(text: str) -> str:
-    """`… held by pid 4711` with the run of ours that this pid belongs to, if the ledger knows it."""
-    match = re.search(r"held by pid (\d+)", text)
+    """`… held by pid 4711, which is not this server` with the run of ours it belongs to, if the ledger knows it."""
+    match = re.search(r"held by pid (\d+)(?:, which is not this server)?", text)
     if match is None:
         return text
     pid = int(match.group(1))
     for item in find_leftovers():
         if any(info.pid == pid for info in item.members) or any(member == pid for member, _ in item.entry.members):
-            kind = "a leftover" if item.orphan else "a server"
-            return text.replace(match.group(0), f"{match.group(0)}, {kind} of run {item.entry.run_id}", 1)
+            run = item.entry.run_id
+            whose = (
+                f"a leftover of run {run}; `sweeper clean` (or the next run) ends it"
+                if item.orphan
+                else f"a server of run {run}, which is going on"
+            )
+            return text.replace(match.group(0), f"held by pid {pid}, {whose}", 1)
     return text
+
+
+def sharing(gpu_ids: Sequence[int], *, but: str) -> Leftover | None:
+    """Another living server of ours on one of these GPUs, beside the launch `but`."""
+    return next(
+        (
+            item
+            for item in find_leftovers()
+            if item.entry.launch_id != but and item.members and set(item.entry.gpu_ids) & set(gpu_ids)
+        ),
+        None,
+    )
 
 
 def clean_leftovers(*, term_wait_s: float = 10.0) -> tuple[Cleaned, ...]:

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sweeper.core.launch import LaunchPlan, Phase, ServerFailure, StartupTimes
-from sweeper.effects.cleaning import named_holder
+from sweeper.effects.cleaning import named_holder, sharing
 from sweeper.effects.http import ControlClient
 from sweeper.effects.ports import busy_sentence, listener
 from sweeper.effects.process import session_members
@@ -158,7 +158,8 @@ class Startup:
 
     def failure(self, *, hang_s: float | None = None, timeout_s: float | None = None) -> ServerFailure:
         """The diagnosis at this moment."""
-        return diagnose(self._tail.all_lines(), self.context(ready=False, hang_s=hang_s, timeout_s=timeout_s))
+        found = diagnose(self._tail.all_lines(), self.context(ready=False, hang_s=hang_s, timeout_s=timeout_s))
+        return beside_another(found, self.plan)
 
     def context(self, *, ready: bool, hang_s: float | None = None, timeout_s: float | None = None) -> Context:
         return Context(
@@ -244,6 +245,23 @@ def _between(bounds: list[float | None], index: int) -> float | None:
     begin = bounds[index]
     end = next((value for value in bounds[index + 1 :] if value is not None), None)
     return end - begin if begin is not None and end is not None else None
+
+
+def beside_another(failure: ServerFailure, plan: LaunchPlan) -> ServerFailure:
+    """Out of memory beside another server of ours says nothing of this one's size, though its log names nobody."""
+    if failure.failure_class not in ("oom_load", "oom_capture"):
+        return failure
+    other = sharing(plan.gpu_ids, but=plan.launch_id)
+    if other is None:
+        return failure
+    pid = other.members[0].pid
+    gpus = ", ".join(str(index) for index in sorted(set(other.entry.gpu_ids) & set(plan.gpu_ids)))
+    return replace(
+        failure,
+        failure_class="gpu_busy",
+        message=f"{failure.message}; GPU {gpus} also held by pid {pid}",
+        remedy="start again when it is gone; `sweeper gpus` shows it",
+    )
 
 
 def error_of(failure: ServerFailure) -> ServerError:

@@ -35,7 +35,9 @@ _OUT_OF_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory"
     r"|DefaultCPUAllocator: can't allocate"
 )
-_OTHER_HOLDER = re.compile(r"GPU (\d+) has.*?Process (\d+) has ([\d.]+ \w+) memory in use", re.DOTALL)
+_FULL_GPU = re.compile(r"GPU (\d+) has a total capacity")
+_OTHER_HOLDER = re.compile(r"\bProcess (\d+) has ([\d.]+) ([GT]iB) memory in use")
+"""The server itself is `this process`; some MiB of another one are a bare context and not why memory ran out."""
 _CAPTURE_FAILED = re.compile(r"Capture (?:\w+ )*graph failed", re.IGNORECASE)
 _MISSING_PATH = re.compile(
     r"^(?:\w+\.)*(?:OSError|HFValidationError|\w*NotFoundError|ValueError|RuntimeError): "
@@ -96,12 +98,11 @@ def _by_memory(lines: Sequence[str], context: Context) -> _Hit | None:
     index = _first(lines, _OUT_OF_MEMORY.search)
     if index is None:
         return None
-    holder = _OTHER_HOLDER.search(lines[index])
-    if holder:
-        gpu, pid, size = holder.groups()
+    if (held := _held_by_another(lines[index])) is not None:
+        gpu, pid, size = held
         return _Hit(
             line=index,
-            failure_class="oom_run" if context.ready else "oom_load",
+            failure_class="oom_run" if context.ready else "gpu_busy",
             message=f"out of GPU memory on GPU {gpu}; {size} held by pid {pid}, which is not this server",
             remedy=f"`sweeper clean` if pid {pid} is a leftover of ours, then once more; if not, choose another GPU",
         )
@@ -126,6 +127,16 @@ def _by_memory(lines: Sequence[str], context: Context) -> _Hit | None:
         message="out of GPU memory while loading weights",
         remedy=FREE_MEMORY,
     )
+
+
+def _held_by_another(line: str) -> tuple[str, str, str] | None:
+    """(GPU, pid, size) of the largest holder beside the server itself."""
+    gpu = _FULL_GPU.search(line)
+    holders = _OTHER_HOLDER.findall(line)
+    if gpu is None or not holders:
+        return None
+    pid, size, unit = max(holders, key=lambda one: (one[2], float(one[1])))
+    return gpu.group(1), pid, f"{size} {unit}"
 
 
 def _by_path(lines: Sequence[str], context: Context) -> _Hit | None:

@@ -28,7 +28,7 @@ from sweeper.core.trial import Arm, Plan, ServerStart
 from sweeper.errors import PreflightError, ServerError, SweeperError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by
-from sweeper.execution.failures import LASTING, TRANSIENT, failure_of, with_start
+from sweeper.execution.failures import LASTING, failure_of, with_start, worth_another_try
 from sweeper.execution.pool import Pool, Slot
 from sweeper.store import layout
 from sweeper.store.writer import RunWriter
@@ -248,7 +248,7 @@ class Controller:
         )
 
     def _judge(self, entry: ServerStart, failure: Failure) -> None:
-        if failure.failure_class in TRANSIENT and entry not in self._retried:
+        if worth_another_try(failure) and entry not in self._retried:
             self._retried.add(entry)
             self._pending.appendleft(entry)
             self._emit(Notice(message=f"{entry.group_id} start {entry.start}: {failure.message}; tried once more"))

@@ -54,6 +54,15 @@ LASTING: frozenset[FailureClass] = frozenset(
 TRANSIENT: frozenset[FailureClass] = frozenset({"port", "node_lost"})
 """Worth one more try."""
 
+
+def worth_another_try(failure: Failure) -> bool:
+    """A server that died because another held its GPU, too: its next start ends a leftover of ours or refuses by name.
+
+    A GPU that was refused before anything started has no log and stays refused.
+    """
+    return failure.failure_class in TRANSIENT or (failure.failure_class == "gpu_busy" and bool(failure.log_lines))
+
+
 _SPEC_KEYS = ("algorithm", "num_steps", "eagle_topk", "num_draft_tokens", "draft_model_path")
 
 

@@ -99,6 +99,8 @@ def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state:
     assert session_members(entry.sid), "without its keeper the server outlives its launcher"
     (leftover,) = find_leftovers()
     assert leftover.orphan and leftover.members
+    told = named_holder(f"12 GiB held by pid {entry.sid}, which is not this server")
+    assert told == f"12 GiB held by pid {entry.sid}, a leftover of run r; `sweeper clean` (or the next run) ends it"
     (cleaned,) = clean_leftovers()
     assert cleaned.ended and not cleaned.remaining
     assert session_members(entry.sid) == () and ledger.read_entries() == ()
@@ -112,7 +114,7 @@ def test_a_server_of_a_run_going_on_is_named_and_left_alone_and_ends_in_order_wi
     assert clean_leftovers() == ()
     assert entry.sid is not None and session_members(entry.sid)
     told = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
-    assert told.startswith(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which")
+    assert told == f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which is going on"
     assert named_holder("held by pid 1, which") == "held by pid 1, which"
     assert entry.keeper is not None
     os.kill(entry.keeper.pid, signal.SIGKILL)

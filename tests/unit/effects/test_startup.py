@@ -1,8 +1,15 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
-from sweeper.core.launch import LaunchPlan
-from sweeper.effects.startup import LogTail, Watchdog, argument
+import pytest
+
+from sweeper.core.launch import LaunchPlan, ServerFailure
+from sweeper.effects import ledger
+from sweeper.effects.ledger import Entry
+from sweeper.effects.process import LAUNCH_ID_VARIABLE, identify
+from sweeper.effects.startup import LogTail, Watchdog, argument, beside_another
 
 
 def test_the_tail_begins_where_this_server_began_and_knows_progress_bars(tmp_path: Path) -> None:
@@ -36,12 +43,12 @@ def test_the_watchdog_counts_from_the_last_sign_of_life() -> None:
     assert dog.stalled_for(51, sid, 120.0) == 11.0
 
 
-def test_flags_are_found_in_both_spellings() -> None:
-    plan = LaunchPlan(
+def a_plan(*argv: str, gpu_ids: tuple[int, ...] = ()) -> LaunchPlan:
+    return LaunchPlan(
         launch_id="x",
-        argv=("python", "--model-path", "/m", "--api-key=k", "--flag"),
+        argv=argv,
         env={},
-        gpu_ids=(),
+        gpu_ids=gpu_ids,
         host="",
         port=1,
         base_url="",
@@ -49,6 +56,56 @@ def test_flags_are_found_in_both_spellings() -> None:
         ready_timeout_s=1,
         log_path=Path(),
     )
+
+
+@pytest.mark.parametrize(
+    ("failed", "gpus", "told"),
+    [
+        ("oom_load", (4, 5), "gpu_busy"),
+        ("oom_capture", (5,), "gpu_busy"),
+        ("oom_load", (6, 7), "oom_load"),
+        ("crash_start", (4, 5), "crash_start"),
+    ],
+)
+def test_out_of_memory_beside_another_server_of_ours_is_a_busy_gpu(
+    state: Path, failed: str, gpus: tuple[int, ...], told: str
+) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, LAUNCH_ID_VARIABLE: "other"},
+    )
+    try:
+        me, server = identify(os.getpid()), identify(other.pid)
+        assert me is not None and server is not None
+        ledger.write_entry(
+            Entry(
+                launch_id="other",
+                run_id="night-3",
+                state="launched",
+                owner=me,
+                launcher=me,
+                gpu_uuids=(),
+                gpu_ids=(5,),
+                port=1,
+                log_path="",
+                server=server,
+            )
+        )
+        found = beside_another(
+            ServerFailure(failure_class=failed, message="out of memory", remedy="less", log_lines=()),
+            a_plan(gpu_ids=gpus),
+        )
+        assert found.failure_class == told
+        assert (f"GPU 5 also held by pid {other.pid}" in found.message) == (told == "gpu_busy")
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_flags_are_found_in_both_spellings() -> None:
+    plan = a_plan("python", "--model-path", "/m", "--api-key=k", "--flag")
     assert argument(plan, "--model-path", "--model") == "/m"
     assert argument(plan, "--api-key") == "k"
     assert argument(plan, "--flag") is None

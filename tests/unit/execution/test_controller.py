@@ -261,6 +261,33 @@ async def test_what_is_larger_than_what_did_not_fit_is_not_tried_and_named(tmp_p
     assert [server.plan.launch_id for server in launcher.servers] == ["baseline/0", "3-1-4/0", "3-4-16/0"]
 
 
+async def test_a_server_that_died_of_anothers_memory_starts_once_more_and_condemns_no_larger_arm(
+    tmp_path: Path,
+) -> None:
+    tries: list[str] = []
+
+    def held_at_first(plan: LaunchPlan) -> Script:
+        tries.append(plan.launch_id)
+        held = plan.launch_id == "3-1-4/0" and tries.count(plan.launch_id) == 1
+        died = ServerError("9 GiB held by pid 5", failure_class="gpu_busy", log_lines=("OutOfMemoryError",))
+        return Script(fails=died if held else None)
+
+    plan = small_plan(("baseline", "3-1-4", "5-1-6"), starts=1)
+    done = await execute(tmp_path, plan, FakeLauncher(held_at_first))
+    assert done.ended == RunEnded(completed=6, failed=0, skipped=0)
+    assert tries == ["baseline/0", "3-1-4/0", "3-1-4/0", "5-1-6/0"]
+
+
+async def test_a_gpu_that_stays_held_is_refused_without_another_try_and_condemns_no_larger_arm(tmp_path: Path) -> None:
+    refused = ServerError("GPU 0: pid 5 (python) holds 9 GiB", failure_class="gpu_busy")
+    launcher = FakeLauncher(lambda plan: Script(fails=refused if plan.launch_id == "3-1-4/0" else None))
+    done = await execute(tmp_path, small_plan(("baseline", "3-1-4", "5-1-6"), starts=1), launcher)
+    failed = done.result("3-1-4-c1")
+    assert isinstance(failed, Failed) and failed.failure.failure_class == "gpu_busy"
+    assert isinstance(done.result("5-1-6-c1"), Completed)
+    assert len([e for e in done.events if isinstance(e, StartFailed)]) == 1
+
+
 async def test_an_arm_the_doctor_refuses_never_starts(tmp_path: Path) -> None:
     skips = (("3-1-4", "doctor: d2t-absolute-ids", "d2t-absolute-ids"),)
     done = await execute(tmp_path, small_plan(), FakeLauncher(), work=lambda work: replace(work, skips=skips))
