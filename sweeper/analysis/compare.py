@@ -14,6 +14,7 @@ from sweeper.analysis.points import (
     load_label,
     pool,
     ranked_rate,
+    soft_remarks,
     use_steady,
 )
 from sweeper.analysis.shape import shape_remarks
@@ -88,7 +89,7 @@ class _Table:
     comparable: Mapping[Cell, Blocks]
     """`rates` without the arms that cannot be compared with their baseline."""
     refusals: Mapping[Cell, str]
-    remarks: Mapping[Cell, str]
+    remarks: Mapping[Cell, tuple[str, ...]]
     category_cells: Mapping[Cell, Blocks]
     category_mean_cells: Mapping[Cell, Blocks]
 
@@ -132,8 +133,7 @@ class _Table:
         arm, cell = self.arms[trial.arm_id], Cell(trial.arm_id, load_label(trial.load))
         ending, numbers = self.endings.get(trial.trial_id), self.numbers.get(cell)
         estimate = decision.estimates.get(cell)
-        base = self.numbers.get(Cell(arm.baseline_id, cell.load))
-        remark = self.remarks.get(cell)
+        base = None if cell in self.refusals else self.numbers.get(Cell(arm.baseline_id, cell.load))
         return Outcome(
             trial=trial,
             arm=arm,
@@ -149,7 +149,7 @@ class _Table:
             failure=ending.failure if isinstance(ending, Failed) else _partial_failure(ending),
             expected=isinstance(ending, Failed | Skipped) and ending.expected,
             excluded=self.dropped.get(trial.trial_id, ()),
-            remarks=(remark,) if remark else (),
+            remarks=self.remarks.get(cell, ()) + soft_remarks(self.measured.get(trial.trial_id, ())),
         )
 
     def _reason(self, arm: Arm, cell: Cell, ending: Completed | Failed | Skipped | None) -> str:
@@ -217,9 +217,10 @@ def _steady_loads(trials: Sequence[Trial], measured: Mapping[str, tuple[Measurem
 
 def _judge_pairs(
     arms: Mapping[str, Arm], loads: Mapping[Cell, LoadPoint], numbers: Mapping[Cell, Numbers]
-) -> tuple[dict[Cell, str], dict[Cell, str]]:
-    """(why a pair must not be compared, what must be said beside a pair that is)."""
-    refusals, remarks = {}, {}
+) -> tuple[dict[Cell, str], dict[Cell, tuple[str, ...]]]:
+    """(why a pair must not be compared, what else must be said beside it)."""
+    refusals: dict[Cell, str] = {}
+    remarks: dict[Cell, tuple[str, ...]] = {}
     for cell, mine in numbers.items():
         arm = arms[cell.arm]
         base = numbers.get(Cell(arm.baseline_id, cell.load))
@@ -227,10 +228,11 @@ def _judge_pairs(
             continue
         limit = queue_limit(loads[cell].concurrency, effective_cap(base.effective), effective_cap(mine.effective))
         unequal = rerun_advice(unequal_arguments(base.effective.raw, mine.effective.raw))
-        if not limit.comparable:
-            refusals[cell] = limit.message
-        elif unequal or limit.message:
-            remarks[cell] = unequal or limit.message
+        faults = [*([] if limit.comparable else [limit.message]), *([unequal] if unequal else [])]
+        if faults:
+            refusals[cell] = "; ".join(faults)
+        if limit.comparable and limit.message:
+            remarks[cell] = (limit.message,)
     return refusals, remarks
 
 

@@ -4,6 +4,7 @@ from sweeper.core.result import Mark, Metrics, SpecMetrics
 
 ACCEPT_LENGTH_IDLE = 1.2
 FIRST_POSITION_IDLE = 0.2
+NOT_ENGAGING_WORDS = "speculation is not engaging"
 MIN_STEPS = 50
 """Fewer verify steps prove nothing."""
 
@@ -21,5 +22,5 @@ def engagement_mark(metrics: Metrics) -> Mark | None:
     spec = metrics.spec
     if spec is None or engaging(spec):
         return None
-    message = f"speculation is not engaging: accept length {spec.accept_length:.2f} over {spec.verify_steps} steps"
+    message = f"{NOT_ENGAGING_WORDS}: accept length {spec.accept_length:.2f} over {spec.verify_steps} steps"
     return Mark(code="not-engaging", message=f"{message}; see `sweeper diagnose run`")

@@ -13,6 +13,9 @@ from sweeper.core.trial import LoadPoint
 PROMPTS_PER_WORKER = 8
 """Below this many requests per worker, ramp and tail weigh so much that the steady window is ranked instead."""
 
+TOLD_ELSEWHERE = frozenset({"config-differs"})
+"""Marks that repeat `Measurement.differences`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
@@ -85,9 +88,25 @@ def excluded(measurement: Measurement) -> str | None:
         reasons.append(f"the load generator set the pace: {bottleneck}")
     if measurement.metrics.ok == 0:
         reasons.append("no request succeeded")
+    elif measurement.metrics.output_tokens == 0:
+        reasons.append("no tokens counted: every answer has 0 output tokens")
     elif not measurement.metrics.output_tok_per_s:
         reasons.append("the server did not say how many tokens it made")
     return "; ".join(dict.fromkeys(reasons)) or None
+
+
+def soft_remarks(measurements: Sequence[Measurement]) -> tuple[str, ...]:
+    """What the marks of ranked measurements say, once each; the first one's words, and how many say so if not all."""
+    found: dict[str, list[str]] = {}
+    for entry in measurements:
+        for code, message in {mark.code: mark.message for mark in reversed(entry.marks)}.items():
+            if code not in TOLD_ELSEWHERE:
+                found.setdefault(code, []).append(message)
+    total = len(measurements)
+    return tuple(
+        messages[0] if len(messages) == total else f"{messages[0]} ({len(messages)} of {total} measurements)"
+        for messages in found.values()
+    )
 
 
 def use_steady(measurements: Iterable[Measurement], load: LoadPoint) -> bool:

@@ -201,4 +201,8 @@ def greedy_mark(
         if top_p is not None and top_p < 0.01
         else f"device {device}"
     )
-    return Mark(code="silently-greedy", message=f"temperature {temperature:g} was asked for, but {why} makes it greedy")
+    return Mark(
+        code="silently-greedy",
+        message=f"temperature {temperature:g} was asked for, but {why} makes it greedy",
+        ranked=False,
+    )

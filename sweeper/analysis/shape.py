@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweeper.analysis.decompose import length_bound
+from sweeper.analysis.engagement import NOT_ENGAGING_WORDS
 from sweeper.analysis.outcome import Outcome
 from sweeper.core.launch import EffectiveConfig
 
@@ -31,7 +32,7 @@ def point_faults(
         found.append(f"accept rate {accept_rate:.2f} is above 1: the counters cannot be trusted")
     if accept_length is not None and accept_length < NOT_ENGAGING:
         found.append(
-            f"accept length {accept_length:.2f}: speculation is not engaging; "
+            f"accept length {accept_length:.2f}: {NOT_ENGAGING_WORDS}; "
             "let `sweeper doctor` look at the draft, its layer ids and its vocabulary map"
         )
     return tuple(found)
@@ -66,6 +67,8 @@ def _remarks(outcome: Outcome, chains: dict[Family, dict[int, float]]) -> tuple[
         accept_rate=numbers.spec.accept_rate,
         effective=numbers.effective,
     )
+    if any(NOT_ENGAGING_WORDS in remark for remark in outcome.remarks):  # a mark said it already
+        faults = tuple(fault for fault in faults if NOT_ENGAGING_WORDS not in fault)
     point = _chain_point(outcome)
     if point and point[0] in falling_chains(chains[_family(outcome)]):
         faults += (f"accept length {point[1]:.2f} falls although the chain is longer",)

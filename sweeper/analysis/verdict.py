@@ -9,6 +9,7 @@ from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import load_words
 from sweeper.analysis.statistics import Estimate
 from sweeper.analysis.winners import Winner
+from sweeper.core.trial import LoadPoint
 
 TOO_NOISY = 1.25
 """From this floor on, finding no difference says nothing about a gain that people would want."""
@@ -25,24 +26,22 @@ def ratio_words(estimate: Estimate) -> str:
 
 def headline(comparison: Comparison) -> str:
     """The verdict sentence of a whole run."""
-    winners = comparison.winners
-    if not winners:
+    baselines = {entry.arm.arm_id: entry.arm.label for entry in comparison.outcomes if entry.standing == "baseline"}
+    if not baselines:
         return "No verdict yet: no load point has a ranked baseline to compare with."
-    families = list(dict.fromkeys(winner.arm.baseline_id for winner in winners))
-    if len(families) == 1:
-        return _family_headline(comparison, winners)
-    labels = {entry.arm.arm_id: entry.arm.label for entry in comparison.outcomes}
-    return " ".join(
-        f"Against {labels[family]}: "
-        + _family_headline(comparison, [winner for winner in winners if winner.arm.baseline_id == family])
-        for family in families
-    )
+    if len(baselines) == 1:
+        return _family_headline(comparison, next(iter(baselines)))
+    return " ".join(f"Against {label}: {_family_headline(comparison, arm_id)}" for arm_id, label in baselines.items())
 
 
-def _family_headline(comparison: Comparison, winners: Sequence[Winner]) -> str:
+def _family_headline(comparison: Comparison, family: str) -> str:
+    winners = [winner for winner in comparison.winners if winner.arm.baseline_id == family]
+    if not winners:
+        return "Nothing could be compared with the baseline: see the table for the reason of each configuration."
+    bare = _bare(comparison, family)
     gains = [winner for winner in winners if winner.estimate]
     if not gains:
-        return _no_gain(comparison, winners)
+        return f"{_no_gain(comparison, family)}{bare}."
     best = max(gains, key=lambda winner: winner.estimate.ratio if winner.estimate else 0)
     assert best.estimate is not None
     text = (
@@ -51,20 +50,25 @@ def _family_headline(comparison: Comparison, winners: Sequence[Winner]) -> str:
     others = [winner for winner in gains if winner is not best]
     if others:
         text += "; " + ", ".join(_short(winner, best) for winner in others) if len(others) <= FEW else _grouped(others)
-    off = [winner for winner in winners if not winner.estimate]
+    off = [winner.point for winner in winners if not winner.estimate]
     if off:
         text += f"; nothing beats the baseline at {_loads(off)}: turn speculation off there"
         text += _between(comparison, best)
-    return text + f"{_scope(comparison)}."
+    return text + f"{_scope(comparison)}{bare}."
 
 
-def _no_gain(comparison: Comparison, winners: Sequence[Winner]) -> str:
-    family = winners[0].arm.baseline_id
+def _bare(comparison: Comparison, family: str) -> str:
+    """Load points of a baseline at which no configuration could be held against it; those still to come are not."""
+    entries = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family]
+    told = {entry.load for entry in entries if entry.estimate or entry.state == "pending"}
+    points = {entry.load: entry.trial.load for entry in entries if entry.load not in told}
+    return f"; nothing comparable was measured at {_loads(list(points.values()))}" if points else ""
+
+
+def _no_gain(comparison: Comparison, family: str) -> str:
     rivals = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family and entry.estimate]
-    if not rivals:
-        return "Nothing could be compared with the baseline: see the table for the reason of each configuration."
     if any(entry.standing == "undecided" for entry in rivals):
-        return "Undecided: one measurement a configuration has no interval; measure with more repeats."
+        return "Undecided: one measurement a configuration has no interval; measure with more repeats"
     closest = max(rivals, key=lambda entry: entry.estimate.ratio if entry.estimate else 0)
     assert closest.estimate is not None
     floor = comparison.floors.get(closest.load)
@@ -73,13 +77,13 @@ def _no_gain(comparison: Comparison, winners: Sequence[Winner]) -> str:
         if floor and floor > TOO_NOISY:
             return (
                 f"Too noisy to tell: this run could only have claimed a difference from {floor - 1:.0%} on. "
-                "Measure with more starts or repeats, on a quieter machine."
+                "Measure with more starts or repeats, on a quieter machine"
             )
-        return f"No difference: nothing differs from the baseline beyond noise{noise}{_scope(comparison)}."
+        return f"No difference: nothing differs from the baseline beyond noise{noise}{_scope(comparison)}"
     return (
         f"Leave speculation off: no configuration beats the baseline at any load point. The closest is "
         f"{closest.arm.label}, {ratio_words(closest.estimate)} at {load_words(closest.trial.load)}{noise}"
-        f"{_scope(comparison)}."
+        f"{_scope(comparison)}"
     )
 
 
@@ -110,13 +114,12 @@ def _tie(winner: Winner) -> str:
     return f" (a tie with {', '.join(winner.tied_with)})" if winner.tied_with else ""
 
 
-def _loads(winners: Sequence[Winner]) -> str:
-    closed = [winner for winner in winners if winner.point.arrival == "closed"]
-    words = [str(winner.point.concurrency) for winner in closed]
+def _loads(points: Sequence[LoadPoint]) -> str:
+    words = [str(point.concurrency) for point in points if point.arrival == "closed"]
     text = (
         "concurrency " + " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) if words else ""
     )
-    return " and ".join(filter(None, [text, *(load_words(entry.point) for entry in winners if entry not in closed)]))
+    return " and ".join(filter(None, [text, *(load_words(point) for point in points if point.arrival != "closed")]))
 
 
 def _between(comparison: Comparison, best: Winner) -> str:

@@ -24,7 +24,7 @@ class Winner:
 
 
 def find_winners(outcomes: Sequence[Outcome], rates: Mapping[Cell, Blocks], decision: Decision) -> tuple[Winner, ...]:
-    """One per load point and baseline, in the order of the plan; none where the baseline has no number."""
+    """One per load point and baseline, in the order of the plan; none where nothing could be compared."""
     races: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         if Cell(outcome.arm.arm_id, outcome.load) in rates and outcome.arm.expect is None:
@@ -32,7 +32,7 @@ def find_winners(outcomes: Sequence[Outcome], rates: Mapping[Cell, Blocks], deci
     return tuple(
         _winner(runners, rates, decision)
         for runners in races.values()
-        if any(runner.arm.is_baseline for runner in runners)
+        if any(runner.arm.is_baseline for runner in runners) and any(runner.estimate for runner in runners)
     )
 
 

@@ -7,12 +7,16 @@ from sweeper.analysis.nightly.decide import Finding
 from sweeper.analysis.nightly.night import Night
 
 
+KEPT_NIGHTS = 400
+"""More than any decision looks at; an open regression older than that keeps its last nights."""
+
+
 def advance(past: Sequence[Night], finding: Finding) -> tuple[Night, ...]:
     """The nights that the next decision gets: tonight appended, a regression's nights flagged, an adopted level cut."""
-    nights = [*past, finding.night]
+    nights = [*past[-KEPT_NIGHTS:], finding.night]
     if finding.since is None:
         return tuple(nights)
-    begin = next(number for number, night in enumerate(nights) if night.night_id == finding.since)
+    begin = next((number for number, night in enumerate(nights) if night.night_id == finding.since), 0)
     if finding.adopt:
         return tuple(nights[begin:])
     if finding.night.flagged:

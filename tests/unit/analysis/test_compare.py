@@ -1,5 +1,6 @@
 """From a whole run to winners and sentences."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from sweeper.analysis.tables import COLUMNS, frame
 from sweeper.analysis.verdict import headline
 from sweeper.core.result import Failure, Mark
 from sweeper.core.run import RunData
+from sweeper.present.report import render_html
+from sweeper.present.terminal import print_run
 from sweeper.testing.runs import Model, Story, model_run
 
 QUIET = Model(repeat_noise=0.002, start_noise=0.001)
@@ -92,38 +95,91 @@ def test_ties_go_to_the_lower_tpot_then_to_fewer_draft_tokens() -> None:
     assert {winner.arm.label, *winner.tied_with} == {"3-1-4", "5-1-6"}
 
 
-def test_unequal_running_caps_refuse_the_points_above() -> None:
-    run = model_run(model=QUIET, concurrency=(8, 128))
-    capped = tuple(
-        replace(
-            entry, effective=replace(entry.effective, max_running_requests=48 if entry.effective.algorithm else 4096)
-        )
-        for entry in run.measurements
-    )
-    comparison = compare(replace(run, measurements=capped))
-    standings = {entry.load: entry.standing for entry in comparison.outcomes if entry.arm.label == "3-1-4"}
-    assert standings == {"8": "better", "128": "not compared"}
-    refused = next(entry for entry in comparison.outcomes if entry.load == "128" and not entry.arm.is_baseline)
-    assert "queue-limited, not comparable" in refused.reason
-
-
-def test_a_baseline_with_another_cache_type_is_shown_only_with_that_remark() -> None:
-    run = model_run(model=QUIET)
+def with_effective(run: RunData, *, raw: dict[str, object] | None = None, **arm: object) -> RunData:
+    """The run with other resolved values in its speculative servers: attributes, and raw server arguments."""
     changed = tuple(
-        replace(entry, effective=replace(entry.effective, raw={**entry.effective.raw, "kv_cache_dtype": "fp8_e4m3"}))
+        replace(entry, effective=replace(entry.effective, raw={**entry.effective.raw, **(raw or {})}, **arm))
         if entry.effective.algorithm
         else entry
         for entry in run.measurements
     )
-    comparison = compare(replace(run, measurements=changed))
-    remarks = {remark for entry in comparison.outcomes for remark in entry.remarks}
-    assert any("rerun the baseline with kv_cache_dtype=fp8_e4m3" in remark for remark in remarks)
+    return replace(run, measurements=changed)
+
+
+def test_above_the_smaller_running_cap_nothing_was_compared_and_nobody_wins() -> None:
+    run = with_effective(model_run(model=QUIET, concurrency=(8, 96, 128)), max_running_requests=40)
+    comparison = compare(run)
+    standings = {entry.load: entry.standing for entry in comparison.outcomes if entry.arm.label == "3-1-4"}
+    assert standings == {"8": "better", "96": "not compared", "128": "not compared"}
+    refused = next(entry for entry in comparison.outcomes if entry.load == "128" and not entry.arm.is_baseline)
+    assert "queue-limited, not comparable" in refused.reason
+    assert winner_labels(run) == {"8": "3-1-4"}
+    assert headline(comparison).endswith("; nothing comparable was measured at concurrency 96 and 128.")
+    assert "speculation off" not in headline(comparison)
+
+
+def test_a_load_point_whose_only_arm_is_excluded_has_no_winner() -> None:
+    mark = Mark(code="loops", message="outputs repeat", ranked=False)
+    run = with_marks(model_run(("3-1-4",), model=QUIET, concurrency=(1, 8)), "3-1-4", 8, mark)
+    assert winner_labels(run) == {"1": "3-1-4"}
+    assert "nothing comparable was measured at concurrency 8" in headline(compare(run))
+
+
+def test_a_run_in_which_nothing_was_comparable_has_no_winner_and_no_command() -> None:
+    run = with_effective(model_run(model=QUIET), raw={"attention_backend": "triton"})
+    comparison = compare(run)
+    assert comparison.winners == ()
+    assert headline(comparison).startswith("Nothing could be compared with the baseline")
+    assert "To run at" not in printed(run)
+
+
+def test_a_baseline_with_another_cache_type_is_shown_only_with_that_remark() -> None:
+    comparison = compare(with_effective(model_run(model=QUIET), raw={"kv_cache_dtype": "fp8_e4m3"}))
+    arms = [entry for entry in comparison.outcomes if not entry.arm.is_baseline]
+    assert all("rerun the baseline with kv_cache_dtype=fp8_e4m3" in entry.reason for entry in arms)
+    assert {(entry.standing, entry.estimate, entry.decomposition) for entry in arms} == {("not compared", None, None)}
+    assert all(entry.numbers for entry in arms)
+
+
+def test_the_warning_about_one_rank_stands_beside_another_inequality() -> None:
+    run = with_effective(
+        model_run(("3-1-4",), model=QUIET, concurrency=(32,)), max_running_requests=48, dp_size=8, raw={"page_size": 3}
+    )
+    (arm,) = (entry for entry in compare(run).outcomes if not entry.arm.is_baseline)
+    assert "page_size" in arm.reason
+    assert any("one rank runs at most 6 requests" in remark for remark in arm.remarks)
+
+
+def test_soft_marks_are_told_once_an_arm_and_load_point_in_terminal_and_report() -> None:
+    run = model_run(("3-1-4",), model=QUIET, concurrency=(1, 8))
+    run = with_marks(run, "3-1-4", 8, Mark(code="cache-not-flushed", message="the cache <was> not emptied"))
+    first = run.measurements[0]
+    slow = Mark(code="throttled", message="the GPU was throttled: heat")
+    run = replace(run, measurements=(replace(first, marks=(slow,)), *run.measurements[1:]))
+    told = {(entry.arm.label, entry.load): entry.remarks for entry in compare(run).outcomes if entry.remarks}
+    assert told == {
+        ("3-1-4", "8"): ("the cache <was> not emptied",),
+        ("baseline", "1"): ("the GPU was throttled: heat (1 of 8 measurements)",),
+    }
+    assert "3-1-4: the cache <was> not emptied" in printed(run)
+    assert "the cache &lt;was&gt; not emptied" in render_html(run)
+    assert winner_labels(run)["8"] == "3-1-4"
+
+
+def printed(run: RunData) -> str:
+    out = io.StringIO()
+    print_run(run, file=out)
+    return out.getvalue()
 
 
 def test_speculation_that_does_not_engage_is_named() -> None:
     run = model_run(("3-1-4",), story=Story(acceptance={"3-1-4": 0.02}))
     arm = next(entry for entry in compare(run).outcomes if not entry.arm.is_baseline)
     assert any("not engaging" in remark for remark in arm.remarks)
+    mark = Mark(code="not-engaging", message="speculation is not engaging: accept length 1.02 over 900 steps")
+    marked = with_marks(run, "3-1-4", 8, mark)
+    told = compare(marked).outcome(arm.arm.arm_id, "8")
+    assert told is not None and [remark for remark in told.remarks if "not engaging" in remark] == [mark.message]
 
 
 def test_few_requests_a_worker_rank_the_steady_window() -> None:
