@@ -39,7 +39,9 @@ def run(experiment: Path, history_dir: Path, policy: Path | None, ray_address: s
     history = History(history_dir)
     with history.locked() as ours:
         if not ours:
-            click.echo(f"{history_dir}: process {history.holder()} is at it; nothing is started", err=True)
+            _say(f"{history_dir}: process {history.holder()} is at it; nothing is started")
+            if as_json:
+                click.echo(json.dumps({"state": "running", "pid": history.holder()}))
             return 0
         return _night(experiment, history, settings, ray_address, as_json)
 

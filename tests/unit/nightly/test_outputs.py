@@ -7,12 +7,14 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -21,6 +23,7 @@ from thought_nights import FIRST, Nights
 
 from sweeper.cli.nightly import command
 from sweeper.core.result import Failure
+from sweeper.effects.http import post_json
 from sweeper.errors import ConfigError
 from sweeper.nightly.circumstances import checkpoint_revision
 from sweeper.nightly.history import RESUME_WITHIN, History
@@ -100,8 +103,9 @@ def test_a_second_call_while_one_runs_says_so_and_is_fine(tmp_path: Path) -> Non
     try:
         assert ready.wait(30)
         assert History(tmp_path).running()
-        result = CliRunner().invoke(command, ["run", "x.yaml", "--history", str(tmp_path)], standalone_mode=False)
+        result = invoke("run", "x.yaml", "--history", str(tmp_path), "--json")
         assert result.return_value == 0
+        assert json.loads(result.stdout) == {"state": "running", "pid": str(process.pid)}
         assert f"process {process.pid} is at it; nothing is started" in result.stderr
     finally:
         done.set()
@@ -128,6 +132,29 @@ def test_webhooks_get_their_shape_and_their_address_is_never_shown(nights: Night
     assert sent[1][1]["state"] == "regressed" and "series" not in sent[1][1]
     assert problems == ("webhook A: not sent to …", "webhook B: the variable holds no http(s) address")
     assert "secret" not in json.dumps([body for _, body in sent])
+
+
+class Hook(BaseHTTPRequestHandler):
+    got: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        self.got.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_a_message_reaches_a_real_address_and_an_unreachable_one_is_named_without_it() -> None:
+    with HTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/secret"
+        assert post_json(url, {"text": "fine"}) == 204
+        assert Hook.got == [{"text": "fine"}]
+    with pytest.raises(OSError, match="not sent: ConnectError") as caught:
+        post_json(url, {})
+    assert "secret" not in str(caught.value)
 
 
 def test_webhooks_are_silent_about_fine_nights(nights: Nights) -> None:
