@@ -21,7 +21,7 @@ class Webhook(_Strict):
     """Environment variable that holds the URL."""
     shape: Literal["json", "slack"] = "json"
     """`json`: the verdict; `slack`: {"text": …}, as Slack, Mattermost and others take it."""
-    on: list[Literal["fine", "regressed", "improved", "unknown"]] = ["regressed", "improved", "unknown"]
+    when: list[Literal["fine", "regressed", "improved", "unknown"]] = ["regressed", "improved", "unknown"]
     """Verdicts that are sent."""
 
 

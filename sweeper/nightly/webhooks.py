@@ -19,7 +19,7 @@ def send(
     document = verdict_document(verdict)
     problems = []
     for hook in webhooks:
-        if verdict.state not in hook.on:
+        if verdict.state not in hook.when:
             continue
         url = env.get(hook.url_env, "")
         if not url.startswith(("https://", "http://")):

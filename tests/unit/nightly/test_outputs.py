@@ -200,6 +200,13 @@ def test_a_policy_file_is_read_and_a_wrong_one_is_one_line(tmp_path: Path) -> No
             read_settings(path)
 
 
+def test_the_policy_file_of_the_documentation_is_valid(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "nightly.md").read_text()
+    (tmp_path / "policy.yaml").write_text(text.split("```yaml\n")[1].split("```")[0])
+    settings = read_settings(tmp_path / "policy.yaml")
+    assert settings.alpha == 1.5e-5 and settings.webhooks[1].when == ["regressed"]
+
+
 def test_a_draft_with_another_config_or_other_weights_has_another_revision(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"abc")
