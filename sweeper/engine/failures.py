@@ -38,6 +38,9 @@ _OUT_OF_MEMORY = re.compile(
 _FULL_GPU = re.compile(r"GPU (\d+) has a total capacity")
 _OTHER_HOLDER = re.compile(r"\bProcess (\d+) has ([\d.]+) ([GT]iB) memory in use")
 """The server itself is `this process`; some MiB of another one are a bare context and not why memory ran out."""
+_BAD_LAUNCH_ARGUMENT = re.compile(r"bad launch argument (\S.*)", re.DOTALL)
+_UNKNOWN_ALGORITHM = re.compile(r"unknown speculative algorithm ")
+"""The sentences of failure_rules."""
 _CAPTURE_FAILED = re.compile(r"Capture (?:\w+ )*graph failed", re.IGNORECASE)
 _MISSING_PATH = re.compile(
     r"^(?:\w+\.)*(?:OSError|HFValidationError|\w*NotFoundError|ValueError|RuntimeError): "
@@ -69,6 +72,34 @@ def diagnose(lines: Sequence[str], context: Context) -> ServerFailure:
             redact_text(line) for line in telling_lines(usable, found.line if found.line < len(usable) else None)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """What a bad_argument says was refused."""
+
+    options: tuple[str, ...]
+    """All spellings that the engine names, with their dashes."""
+    with_any_value: bool
+    """The engine has no such flag; False: it did not take this value."""
+
+
+def refused_flags(message: str) -> Refused | None:
+    """From a failure's message; None: it names no flag, as for a combination."""
+    if _UNKNOWN_ALGORITHM.match(message):
+        return Refused(options=("--speculative-algorithm",), with_any_value=False)
+    found = _BAD_LAUNCH_ARGUMENT.match(message)
+    if found is None:
+        return None
+    words = found.group(1).split()
+    if words[0].endswith(":"):
+        options = [word for word in words[0].rstrip(":").split("/") if word.startswith("-")]
+        with_any_value = words[1:4] == ["it", "could", "be"]
+    else:
+        options = [word for word in words if word.startswith("--")]
+        with_any_value = True
+    names = tuple(option.partition("=")[0] for option in options)
+    return Refused(options=names, with_any_value=with_any_value) if names else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

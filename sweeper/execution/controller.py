@@ -27,7 +27,7 @@ from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Arm, Plan, ServerStart
 from sweeper.errors import PreflightError, ServerError, SweeperError
 from sweeper.execution.accounts import Accounts
-from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by
+from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by, refused_too
 from sweeper.execution.failures import LASTING, failure_of, with_start, worth_another_try
 from sweeper.execution.pool import Pool, Slot
 from sweeper.store import layout
@@ -254,15 +254,19 @@ class Controller:
             self._emit(Notice(message=f"{entry.group_id} start {entry.start}: {failure.message}; tried once more"))
             return
         self._accounts.start_failed(entry, failure, lasting=failure.failure_class in LASTING)
+        failed = self._accounts.arm_of_group(entry.group_id)
         if failure.failure_class in OUT_OF_MEMORY:
-            self._skip_dominated(self._accounts.arm_of_group(entry.group_id), failure)
+            reason = f"dominated by {failed.label}, which failed: {failure.failure_class}"
+            self._skip_too(dominated_by(self._work.plan, failed), reason)
+        elif failure.failure_class == "bad_argument":
+            reason = f"not started: the engine refused the same argument in {failed.label}: {failure.message}"
+            self._skip_too(refused_too(self._work.plan, failed, failure.message), reason, code=failure.failure_class)
 
-    def _skip_dominated(self, failed: Arm, failure: Failure) -> None:
+    def _skip_too(self, arms: tuple[Arm, ...], reason: str, *, code: str | None = None) -> None:
         running = {self._accounts.group(entry.group_id).arm_id for entry in self._active}
-        for arm in dominated_by(self._work.plan, failed):
+        for arm in arms:
             if arm.arm_id not in running:
-                reason = f"dominated by {failed.label}, which failed: {failure.failure_class}"
-                self._end_trials(self._accounts.skip(self._trials_of(arm.arm_id), reason))
+                self._end_trials(self._accounts.skip(self._trials_of(arm.arm_id), reason, code=code))
 
     def _trials_of(self, arm_id: str) -> tuple[str, ...]:
         return tuple(trial.trial_id for trial in self._work.plan.trials if trial.arm_id == arm_id)

@@ -1,9 +1,11 @@
-"""If 8-1-9 does not fit into memory, 16-1-17 does not either: which arms need not be tried any more. Pure."""
+"""Which arms need not be tried any more: what is larger than what did not fit, what carries a refused flag. Pure."""
 
 from dataclasses import replace
 
 from sweeper.core.result import FailureClass
-from sweeper.core.trial import Arm, Plan, SpecConfig
+from sweeper.core.trial import Arm, Plan, ServerConfig, SpecConfig
+from sweeper.engine.argv import server_words
+from sweeper.engine.failures import refused_flags
 
 OUT_OF_MEMORY: frozenset[FailureClass] = frozenset({"oom_load", "oom_capture"})
 
@@ -13,6 +15,34 @@ def dominated_by(plan: Plan, failed: Arm) -> tuple[Arm, ...]:
     return tuple(
         arm for arm in plan.arms if arm.arm_id != failed.arm_id and arm.expect is None and _asks_for_more(arm, failed)
     )
+
+
+def refused_too(plan: Plan, failed: Arm, message: str) -> tuple[Arm, ...]:
+    """Arms that carry what the engine refused `failed` for, as its bad_argument `message` names it."""
+    refused = refused_flags(message)
+    if refused is None:
+        return ()
+    own = _flags(failed.server)
+    named = {flag for flag in own if any(option.startswith(flag) for option in refused.options)}
+    exact = named & set(refused.options) or named  # without an exact one it was abbreviated
+
+    def carries(flags: dict[str, tuple[str, ...]]) -> bool:
+        return any(flag in flags and (refused.with_any_value or flags[flag] == own[flag]) for flag in exact)
+
+    return tuple(arm for arm in plan.arms if arm.arm_id != failed.arm_id and carries(_flags(arm.server)))
+
+
+def _flags(server: ServerConfig) -> dict[str, tuple[str, ...]]:
+    """Flag to its values, as they stand on the command line."""
+    found: dict[str, tuple[str, ...]] = {}
+    option = ""
+    for word in server_words(server):
+        if word.startswith("--"):
+            option, equals, value = word.partition("=")
+            found[option] = (value,) if equals else ()
+        else:
+            found[option] = (*found[option], word)
+    return found
 
 
 def _asks_for_more(arm: Arm, failed: Arm) -> bool:

@@ -75,6 +75,17 @@ def tools(launcher: FakeLauncher) -> Tools:
     )
 
 
+def with_spec_args(plan: Plan, *labels: str) -> Plan:
+    """These arms carry --speculative-lookahead-window 7 (the fake engine takes anything)."""
+    arms = tuple(
+        replace(arm, server=replace(arm.server, spec=replace(arm.server.spec, args={"lookahead_window": 7})))
+        if arm.label in labels and arm.server.spec
+        else arm
+        for arm in plan.arms
+    )
+    return replace(plan, arms=arms)
+
+
 def script(**by_launch: Script) -> Callable[[LaunchPlan], Script]:
     """Scripts by `label/start`; every other start is well."""
     return lambda plan: by_launch.get(plan.launch_id, Script())
@@ -285,6 +296,30 @@ async def test_a_gpu_that_stays_held_is_refused_without_another_try_and_condemns
     failed = done.result("3-1-4-c1")
     assert isinstance(failed, Failed) and failed.failure.failure_class == "gpu_busy"
     assert isinstance(done.result("5-1-6-c1"), Completed)
+    assert len([e for e in done.events if isinstance(e, StartFailed)]) == 1
+
+
+async def test_a_flag_that_the_engine_lacks_is_refused_once_for_all_arms_that_carry_it(tmp_path: Path) -> None:
+    message = "bad launch argument --speculative-lookahead-window 7"
+    bad = Script(fails=ServerError(message, failure_class="bad_argument"))
+    launcher = FakeLauncher(lambda plan: bad if plan.launch_id == "3-1-4/0" else Script())
+    plan = with_spec_args(small_plan(("baseline", "3-1-4", "5-1-6", "2-4-8"), starts=2), "3-1-4", "5-1-6")
+    done = await execute(tmp_path, plan, launcher)
+    assert done.result("5-1-6-c1") == Skipped(
+        trial_id="5-1-6-c1", reason=f"not started: the engine refused the same argument in 3-1-4: {message}"
+    )
+    assert isinstance(done.result("2-4-8-c1"), Completed) and isinstance(done.result("baseline-c1"), Completed)
+    assert {server.plan.launch_id.partition("/")[0] for server in done.launcher.servers} == {"baseline", "2-4-8"}
+
+
+async def test_a_refused_flag_of_the_shared_server_ends_the_sweep_after_one_start(tmp_path: Path) -> None:
+    plan = small_plan(("baseline", "3-1-4", "5-1-6"), starts=2)
+    arms = tuple(replace(arm, server=replace(arm.server, args={"old_name": 4})) for arm in plan.arms)
+    bad = ServerError(
+        "bad launch argument --old-name: it could be --old-name-a, --old-name-b", failure_class="bad_argument"
+    )
+    done = await execute(tmp_path, replace(plan, arms=arms), FakeLauncher(lambda launch: Script(fails=bad)))
+    assert done.ended == RunEnded(completed=0, failed=2, skipped=4)
     assert len([e for e in done.events if isinstance(e, StartFailed)]) == 1
 
 
