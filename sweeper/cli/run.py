@@ -38,8 +38,8 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     chosen = session.Options(**options)
     prepared = session.prepare(experiment)
     if (complete := session.finished_run(prepared, chosen)) is not None:
-        _show(complete.path, as_json=as_json, state="complete")
-        return 0
+        run = _show(complete.path, as_json=as_json, state="complete")
+        return 1 if _nothing_ranked(run) else 0
     ended, path, abandoned = _measure(prepared, chosen, ray_address or os.environ.get("RAY_ADDRESS"))
     code = _told(ended, path, as_json=as_json)
     if abandoned:
@@ -55,7 +55,7 @@ def _told(ended: RunEnded, path: Path, *, as_json: bool) -> int:
             click.echo(json.dumps(_document(path, "interrupted"), indent=2))
         return 130
     run = _show(path, as_json=as_json, state="finished")
-    return 1 if _went_wrong(run) else 0
+    return 1 if _went_wrong(run) or _nothing_ranked(run) else 0
 
 
 def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunEnded, Path, bool]:
@@ -145,6 +145,13 @@ def _went_wrong(run: RunData) -> bool:
         for one in run.results
         if isinstance(one, Failed | Skipped)
     )
+
+
+def _nothing_ranked(run: RunData) -> bool:
+    """Not one number of this run may be used, whatever its trials are called."""
+    from sweeper.analysis.points import excluded
+
+    return all(excluded(measurement) for measurement in run.measurements)
 
 
 def _say(text: str) -> None:

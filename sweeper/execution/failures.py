@@ -82,9 +82,17 @@ def failure_of(error: SweeperError) -> Failure:
 
 
 def outcome_failure(outcome: LoadOutcome) -> Failure | None:
-    """Why this load gave nothing usable; None when at least one request was answered."""
-    if any(sample.ok for sample in outcome.samples):
+    """Why this load gave nothing usable; None when at least one request was answered with a token, or uncounted."""
+    answered = [sample for sample in outcome.samples if sample.ok]
+    if any(sample.output_tokens != 0 for sample in answered):
         return None
+    if answered:
+        return Failure(
+            failure_class="empty",
+            message=f"no tokens counted: {len(answered)} of {len(outcome.samples)} requests were answered, "
+            "all with 0 output tokens",
+            remedy=REMEDIES["empty"],
+        )
     kinds = Counter(sample.error.kind for sample in outcome.samples if sample.error is not None)
     lines = tuple(dict.fromkeys(f"{s.error.kind}: {s.error.message}" for s in outcome.samples if s.error is not None))[
         :20
