@@ -7,7 +7,7 @@ export UV_PYTHON_DOWNLOADS := never
 # The machine's own certificates: company networks bring theirs.
 export UV_SYSTEM_CERTS := true
 
-.PHONY: quickstart setup test check fast real clean-env
+.PHONY: quickstart setup test check fast real browser chromium clean-env
 
 quickstart: setup  ## set everything up and find out whether speculation pays on this machine
 	$(RUN) -m sweeper run experiments/quickstart.yaml
@@ -22,7 +22,7 @@ setup: .venv/.ready
 	$(UV) sync --frozen --quiet --all-extras --python $(PYTHON)
 	@touch $@
 
-test: check fast real  ## the whole test suite, as CI runs it
+test: check fast real browser  ## the whole test suite, as CI runs it
 
 check: setup  ## style, types, layers
 	.venv/bin/ruff check .
@@ -35,6 +35,17 @@ fast: setup  ## tests without a server
 
 real: setup  ## tests on the real SGLang engine, on the CPU
 	$(RUN) -m pytest tests/real -m real
+
+browser: setup chromium  ## the dashboard and the report in a real Chromium; pictures of them go to test-artifacts/
+	$(RUN) -m pytest tests/browser
+
+chromium:
+	@if [ -n "$$CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
+	else \
+	  echo "The browser tests need Chromium: install your system's package chromium, or set CHROMIUM=/path/to/it" >&2; exit 2; \
+	fi
 
 clean-env:
 	rm -rf .venv .uv

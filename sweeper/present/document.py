@@ -20,6 +20,7 @@ from sweeper.present.assets import golden
 from sweeper.present.launch_command import paste_command, wrapped
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
 
+MOST_NAMES = 12
 STANDING_MARK = {
     "baseline": "●",
     "better": "▲",
@@ -187,7 +188,8 @@ def _card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
     detail = f"{rate(winner.output_tok_per_s)} tok/s"
     detail += " without speculation" if winner.estimate is None else f" against {against}"
     if winner.tied_with:
-        detail += f"; cannot be told apart from {', '.join(winner.tied_with)}"
+        more = f" and {len(winner.tied_with) - MOST_NAMES} more" if len(winner.tied_with) > MOST_NAMES else ""
+        detail += f"; cannot be told apart from {', '.join(winner.tied_with[:MOST_NAMES])}{more}"
     command = paste_command(run, winner.arm)
     return WinnerCard(
         load=load_words(winner.point) + (f" against {base.arm.label}" if several and base else ""),

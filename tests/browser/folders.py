@@ -1,5 +1,6 @@
 """Results folders to look at, written by the real writer."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,10 @@ from pathlib import Path
 from sweeper.core.result import Failure
 from sweeper.core.run import RunData
 from sweeper.core.sample import RequestError, Sample, SpecCounters
+from sweeper.store import layout
+from sweeper.store.codec import to_json, to_plain
 from sweeper.store.disk import Disk
+from sweeper.store.writer import StoredPlan
 from sweeper.testing.model import Model, Story
 from sweeper.testing.runs import model_run
 from sweeper.testing.stored import store_run
@@ -63,6 +67,36 @@ def usual(results: Path) -> Sequence[Path]:
     triples = ("3-1-4", "5-1-6", "5-4-16", "5-8-32")
     runs = (model_run(triples, story=story), model_run(triples, story=story, model=Model(base_step_ms=11.9, seed=2)))
     return [store_run(run, results, samples=requests(), disk=Hasty()) for run in runs]
+
+
+def store_quickly(run: RunData, results: Path) -> Path:
+    """What the dashboard reads of a run, without a writer's care for each of its files: thousands in seconds."""
+    path = results / run.plan.experiment / "20261128-210000-9999"
+    path.mkdir(parents=True)
+    stored = StoredPlan(
+        run_id=path.name,
+        created_at="2026-11-28T21:00:00+00:00",
+        sweeper_version="0",
+        plan_id=run.plan.plan_id,
+        plan=run.plan,
+        experiment=run.experiment,
+    )
+    (path / layout.PLAN).write_bytes(to_json(stored))
+    (path / layout.ENVIRONMENT).write_text("{}")
+    lines = []
+    for one in run.measurements:
+        folder = layout.measurement_dir(path, one.trial_id, one.start, one.repeat)
+        folder.mkdir(parents=True)
+        (folder / layout.MEASUREMENT).write_bytes(to_json(one, indent=None))
+        told = {"trial_id": one.trial_id, "arm_id": one.arm_id, "start": one.start, "repeat": one.repeat}
+        length = one.metrics.spec.accept_length if one.metrics.spec else None
+        told |= {"output_tok_per_s": one.metrics.output_tok_per_s, "accept_length": length}
+        lines.append({"at": one.started_at, "kind": "measured", **told})
+    for result in run.results:
+        (layout.trial_dir(path, result.trial_id) / layout.RESULT).write_bytes(to_json(result, indent=None))
+        lines.append({"at": lines[-1]["at"], "kind": "trial_ended", "result": to_plain(result)})
+    (path / layout.EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
 
 
 def large_run() -> RunData:

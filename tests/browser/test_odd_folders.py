@@ -1,12 +1,11 @@
 """Folders that are empty, broken, hostile or huge, in Chromium."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from conftest import Visitor, serving
-from folders import Hasty, large_run, requests
+from folders import Hasty, large_run, requests, store_quickly
 from playwright.sync_api import expect
 
 from sweeper.core.events import Notice
@@ -110,7 +109,7 @@ FAILURE = Failure(failure_class="unknown", message=HOSTILE, remedy=HOSTILE, log_
 
 
 def test_ten_thousand_trials_are_paged_filtered_and_drawn(tmp_path: Path, visit: Visit) -> None:
-    path = store_run(large_run(), tmp_path, disk=Hasty())
+    path = store_quickly(large_run(), tmp_path)
     visitor = visit()
     with serving(tmp_path) as base:
         page = visitor.see(f"{base}/run/{path.parent.name}/{path.name}")
@@ -126,7 +125,5 @@ def test_ten_thousand_trials_are_paged_filtered_and_drawn(tmp_path: Path, visit:
         page.get_by_role("link", name="Next").click()
         expect(page.locator("#results .pager")).to_contain_text("Page 2 of 3")
         assert page.locator("#results tbody tr:not(.remark)").count() == 100
-        visitor.draw_all()
+        assert visitor.draw_all() >= 6
         visitor.shot("ten-thousand", whole=False)
-        timings = page.evaluate("performance.getEntriesByType('navigation').map(entry => entry.responseEnd)")
-        (Path(__file__).parents[2] / "test-artifacts" / "ten-thousand.json").write_text(json.dumps(timings))

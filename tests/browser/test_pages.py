@@ -82,8 +82,11 @@ def test_filters_narrow_table_and_figures_and_stand_in_the_address(run_url: str,
     assert other.get_by_label("topk").input_value() == "4"
     visitor.shot("filters")
     page.go_back()
+    expect(page.locator("#results [role=status]")).to_contain_text("2 of 15")
+    expect(page.locator("#results thead").first).not_to_contain_text("edit: ms/token")
     page.go_back()
     expect(page.locator("#results [role=status]")).to_contain_text("6 of 15")
+    assert page.get_by_role("combobox", name="Concurrency").input_value() == ""
 
 
 def test_the_way_down_leads_from_a_trial_to_a_request_and_its_servers_log(

@@ -160,6 +160,7 @@
   function applied(form) {
     const address = addressOf(form);
     history.pushState(null, "", address);
+    shown = address;
     return reload(address);
   }
 
@@ -173,7 +174,18 @@
     });
     form.addEventListener("submit", (event) => { event.preventDefault(); applied(form); });
   });
-  window.addEventListener("popstate", () => location.reload());
+
+  let shown = location.pathname + location.search;
+  window.addEventListener("popstate", async () => {
+    // Following a link inside the page is no change of what is shown.
+    if (shown === location.pathname + location.search) return;
+    shown = location.pathname + location.search;
+    const query = new URLSearchParams(location.search);
+    for (const entry of document.querySelectorAll("form[data-filters] :is(select, input)")) {
+      entry.value = query.get(entry.name) ?? (entry.type === "hidden" ? entry.value : entry.options?.[0].value ?? "");
+    }
+    await reload(location.href);
+  });
 
   // A live run.
 

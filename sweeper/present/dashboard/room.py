@@ -1,9 +1,10 @@
 """What every page shares: the shelf, and what was read already."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 from sweeper.analysis.figures import Drawn
@@ -21,8 +22,10 @@ from sweeper.store import layout
 from sweeper.store.codec import from_json
 from sweeper.store.reader import read_plan, read_run, read_samples
 
-PATIENCE_S = 0.5
+PATIENCE_S = 0.3
 """A page does not wait longer for a run to be read; it then shows what the journal says, and asks again."""
+LARGE_TRIALS = 2000
+"""Runs of more are read one after another: reading 10,000 trials takes some 300 MiB for the time being."""
 MOST_TRIALS = 25_000
 """Trials of all runs kept in memory."""
 
@@ -57,6 +60,7 @@ class Room:
     closing: Event = field(default_factory=Event)
     """Set when the server is asked to stop: streams end by themselves then."""
     locks: Locks = field(default_factory=Locks)
+    large: Lock = field(default_factory=Lock)
     readings: Kept[Reading] = field(default_factory=lambda: Kept("readings", room=MOST_TRIALS))
     headlines: Kept[str] = field(default_factory=lambda: Kept("headlines", room=2000))
     plans: Kept[Any] = field(default_factory=lambda: Kept("plans", room=MOST_TRIALS))
@@ -98,7 +102,7 @@ class Room:
     def reading(self, key: RunKey, path: Path, *, patience_s: float | None = PATIENCE_S) -> Reading | None:
         """None: not read yet."""
         return self.readings.get(
-            key, signature(path), lambda: read_whole(path), weight=_weight(path), patience_s=patience_s
+            key, signature(path), lambda: self._read(path), weight=_weight(path), patience_s=patience_s
         )
 
     def summary(self, key: RunKey, path: Path) -> Summary:
@@ -111,12 +115,16 @@ class Room:
     def headline(self, key: RunKey, path: Path) -> str | None:
         """The verdict sentence; None: not known yet. The run itself is not kept."""
         try:
-            return self.headlines.get(key, signature(path), lambda: self._headline(key, path), patience_s=0.0)
+            return self.headlines.get(key, signature(path), lambda: self._headline(path), patience_s=0.0)
         except StoreError as error:
             return f"Cannot be read: {error}"
 
-    def _headline(self, key: RunKey, path: Path) -> str:
-        return read_whole(path).document.headline
+    def _headline(self, path: Path) -> str:
+        return self._read(path).document.headline
+
+    def _read(self, path: Path) -> Reading:
+        with self.large if _weight(path) > LARGE_TRIALS else nullcontext():
+            return read_whole(path)
 
     def figure(self, sight: Sight, name: str, chosen: Filter) -> Drawn | None:
         reading = self.reading(sight.key, sight.path, patience_s=None)
