@@ -1,6 +1,5 @@
 """`sweeper check`: plan, paths, engine, GPUs and drafts of an experiment, before anything is started."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,6 @@ import click
 if TYPE_CHECKING:
     from sweeper.core.finding import Finding
     from sweeper.core.trial import Plan
-    from sweeper.planning.facts import Facts
 
 
 @click.command("check")
@@ -20,6 +18,7 @@ def command(experiment: Path, as_json: bool) -> int:
     from sweeper.effects.facts import load_experiment
     from sweeper.effects.requirements import too_few_gpus, unmet
     from sweeper.errors import PreflightError
+    from sweeper.execution.examination import arm_findings
     from sweeper.planning.plan import make_plan
 
     loaded = load_experiment(experiment)
@@ -28,7 +27,7 @@ def command(experiment: Path, as_json: bool) -> int:
     needed = max(group.gpus for group in plan.launch_groups)
     if loaded.experiment.engine.device == "cuda" and (problem := too_few_gpus(needed, loaded.facts)):
         problems.append(problem)
-    findings = list(_doctor(plan, loaded.facts)) if loaded.experiment.run.doctor != "off" else []
+    findings = list(arm_findings(plan)) if loaded.experiment.run.doctor != "off" else []
     if loaded.experiment.run.doctor == "error":
         problems += [
             f"{label}: {found.evidence}; {found.remedy}" for label, found in findings if found.severity == "error"
@@ -40,31 +39,6 @@ def command(experiment: Path, as_json: bool) -> int:
         raise PreflightError("\n".join(problems))
     _print_lines(plan, findings)
     return 0
-
-
-def _doctor(plan: "Plan", facts: "Facts") -> Iterator[tuple[str, "Finding"]]:
-    """(arm label, finding) of every arm whose draft is here; an expected finding is no problem."""
-    from sweeper.doctor.examine import examine
-    from sweeper.effects.hub import local_checkpoint
-    from sweeper.errors import PreflightError
-
-    for arm in plan.arms:
-        spec = arm.server.spec
-        if spec is None or spec.draft_model_path is None:
-            continue
-        try:
-            draft, target = local_checkpoint(spec.draft_model_path), local_checkpoint(arm.server.model_path)
-        except PreflightError:
-            continue
-        diagnosis = examine(
-            draft,
-            target,
-            version=facts.engine_version,
-            algorithm=spec.algorithm,
-            aux_layer_ids=spec.aux_layer_ids,
-            args=arm.server.args,
-        )
-        yield from ((arm.label, finding) for finding in diagnosis.findings if finding.code != arm.expect)
 
 
 def _print_lines(plan: "Plan", findings: list[tuple[str, "Finding"]]) -> None:

@@ -1,5 +1,6 @@
 """`sweeper plan`: what an experiment would do, with everything the engine would silently change. Starts nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,10 +15,14 @@ import click
 def command(experiment: Path, as_json: bool, commands: bool, everything: bool, engine_version: str | None) -> int:
     """Show what EXPERIMENT would do: arms, merged and illegal points, launch groups, schedule, time. Starts nothing."""
     from sweeper.effects.facts import load_experiment
+    from sweeper.execution.examination import arm_findings, doctor_sentences
     from sweeper.planning.plan import make_plan
 
     loaded = load_experiment(experiment, version=engine_version)
     plan = make_plan(loaded.experiment, loaded.facts)
+    if loaded.experiment.run.doctor != "off":
+        loud = [(label, item) for label, item in arm_findings(plan) if item.severity != "note"]
+        plan = replace(plan, warnings=(*plan.warnings, *doctor_sentences(loud)))
     if as_json:
         import json
 

@@ -1,8 +1,11 @@
-"""Which arms the doctor refuses before any server is started."""
+"""What the doctor says of a plan's drafts before any server is started, and which arms it refuses."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from sweeper.core.finding import Finding
 from sweeper.core.result import FailureClass
 from sweeper.core.trial import Arm, Plan, ServerConfig
 from sweeper.doctor.examine import Diagnosis, examine
@@ -12,20 +15,68 @@ from sweeper.errors import PreflightError
 SPECULATES_WITHOUT_DRAFT = ("NGRAM", "STANDALONE")
 
 
-def doctor_skips(plan: Plan, mode: Literal["error", "warn", "off"]) -> tuple[tuple[str, str, str], ...]:
-    """(arm_id, reason, finding code) of the arms with an error; an arm that expects a failure class runs into it."""
-    if mode != "error":
-        return ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """The doctor's word on a plan."""
+
+    skips: tuple[tuple[str, str, str], ...] = ()
+    """(arm_id, reason, finding code) of the arms that must not run."""
+    warnings: tuple[str, ...] = ()
+    """What was found and stops nothing, in sentences; each once, with its arms."""
+
+
+def examine_plan(plan: Plan, mode: Literal["error", "warn", "off"]) -> Examined:
+    """`error`: arms with an error are skipped, but for those that expect a failure class, which run into it."""
+    if mode == "off":
+        return Examined()
     skips = []
+    unread: list[str] = []
+    told: list[tuple[str, Finding]] = []
     seen: dict[str, Diagnosis] = {}
     for arm in plan.arms:
-        if arm.expect in get_args(FailureClass):
+        try:
+            diagnosis = _examined(arm, plan.engine_version or "", seen)
+        except PreflightError as error:
+            if mode == "error":
+                raise
+            unread.append(f"doctor: {arm.label}: not looked at: {error}")
             continue
-        diagnosis = _examined(arm, plan.engine_version or "", seen)
-        if diagnosis is not None and diagnosis.errors:
+        if diagnosis is None:
+            continue
+        refused = mode == "error" and arm.expect not in get_args(FailureClass)
+        if refused and diagnosis.errors:
             first = next((item for item in diagnosis.errors if item.code == arm.expect), diagnosis.errors[0])
             skips.append((arm.arm_id, f"doctor: {first.code}: {first.evidence}; {first.remedy}", first.code))
-    return tuple(skips)
+        told += [
+            (arm.label, item)
+            for item in diagnosis.findings
+            if item.code != arm.expect and (item.severity == "warning" or (item.severity == "error" and mode == "warn"))
+        ]
+    return Examined(skips=tuple(skips), warnings=(*unread, *doctor_sentences(told)))
+
+
+def arm_findings(plan: Plan) -> tuple[tuple[str, Finding], ...]:
+    """(arm label, finding) of every arm whose draft is here, but for what the arm expects. Files only."""
+    found: list[tuple[str, Finding]] = []
+    seen: dict[str, Diagnosis] = {}
+    for arm in plan.arms:
+        try:
+            diagnosis = _examined(arm, plan.engine_version or "", seen)
+        except PreflightError:
+            continue
+        found += [(arm.label, item) for item in diagnosis.findings if item.code != arm.expect] if diagnosis else []
+    return tuple(found)
+
+
+def doctor_sentences(found: Iterable[tuple[str, Finding]]) -> tuple[str, ...]:
+    """One sentence a finding, with the arms it is of."""
+    arms: dict[Finding, list[str]] = {}
+    for label, item in found:
+        arms.setdefault(item, []).append(label)
+    return tuple(
+        f"doctor: {', '.join(labels)}: {item.severity} {item.code}: {item.evidence}; {item.remedy}"
+        for item, labels in arms.items()
+    )
 
 
 def examined_arm(arm: Arm, version: str | None) -> Diagnosis | None:

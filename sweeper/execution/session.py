@@ -23,7 +23,7 @@ from sweeper.effects.requirements import require
 from sweeper.errors import StoreError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.controller import Controller, Policy, Work
-from sweeper.execution.examination import doctor_skips
+from sweeper.execution.examination import examine_plan
 from sweeper.execution.pool import Pool
 from sweeper.execution.resume import Resumption, resume
 from sweeper.execution.selection import select
@@ -53,6 +53,8 @@ class Prepared:
     prompts: PromptSet
     fingerprint: Fingerprint
     skips: tuple[tuple[str, str, str], ...]
+    warnings: tuple[str, ...] = ()
+    """What the doctor found and did not refuse."""
 
     @property
     def policy(self) -> Policy:
@@ -79,12 +81,14 @@ def prepare(path: Path) -> Prepared:
     require(experiment, loaded.facts)
     folder = local_checkpoint(experiment.server.model_path)
     prompts = load_prompts(experiment.workload, tokenizer_dir=folder)
+    examined = examine_plan(plan, experiment.run.doctor)
     return Prepared(
         experiment=experiment,
         plan=plan,
         prompts=prompts,
         fingerprint=_fingerprint(experiment, prompts),
-        skips=doctor_skips(plan, experiment.run.doctor),
+        skips=examined.skips,
+        warnings=examined.warnings,
     )
 
 
@@ -144,7 +148,7 @@ async def run_session(
         policy=prepared.policy,
         skips=prepared.skips,
         resumed=opened.resumed,
-        notes=opened.notes,
+        notes=(*opened.notes, *prepared.warnings),
     )
     controller = Controller(work, accounts=opened.accounts, pool=pool, writer=opened.writer, display=display)
     on_controller(controller)
