@@ -29,10 +29,18 @@ def resume(
 ) -> Resumption:
     """`broken`: what store.reader's `half_written` and `unreadable` found in this run."""
     notes = [f"{path.relative_to(run.path)}: not whole, made again" for path in broken]
+    counts = {trial.trial_id: 0 for trial in run.plan.trials}
+    foreign = sorted(
+        _folder(run, one) for one in run.measurements if one.trial_id not in counts and _folder(run, one) not in broken
+    )
+    notes += [
+        f"{folder.relative_to(run.path)}: its trial is not in the plan; left alone and not counted"
+        for folder in foreign
+    ]
     drifted: dict[str, list[Measurement]] = {}
     kept: list[Measurement] = []
     for one in run.measurements:
-        if _folder(run, one) in broken:
+        if _folder(run, one) in broken or one.trial_id not in counts:
             continue
         told = "; ".join(drift(one.fingerprint, current))
         if told and not accept_drift:
@@ -40,9 +48,8 @@ def resume(
         else:
             kept.append(one)
     notes += [f"{len(ones)} measurements are of something else and run again: {told}" for told, ones in drifted.items()]
-    counts = {trial.trial_id: 0 for trial in run.plan.trials}
     for one in kept:
-        counts[one.trial_id] = counts.get(one.trial_id, 0) + 1
+        counts[one.trial_id] += 1
     results = tuple(one for one in run.results if _stands(one, counts, retry_failed=retry_failed))
     fallen = [one for one in run.results if one not in results]
     aside = [*broken, *(_folder(run, one) for ones in drifted.values() for one in ones)]

@@ -53,6 +53,18 @@ def test_a_patched_engine_of_the_same_version_runs_again_and_is_named(tmp_path: 
     )
 
 
+def test_a_measurement_of_a_trial_outside_the_plan_is_named_left_alone_and_not_counted(tmp_path: Path) -> None:
+    stranger = small_measurement(replace(BASE, trial_id="of-yesterday"), start=3)
+    run = a_run(tmp_path, measured(0), Measured(measurement=stranger, samples=()))
+    before = resume(run, PATCHED, accept_drift=True)
+    assert [one.trial_id for one in before.kept] == [BASE.trial_id]
+    assert before.notes == (
+        "trials/of-yesterday/start-3-repeat-0: its trial is not in the plan; left alone and not counted",
+    )
+    assert before.aside == () and (run.path / "trials" / "of-yesterday" / "start-3-repeat-0").is_dir()
+    assert resume(run, PATCHED).aside == (run.path / "trials" / BASE.trial_id / "start-0-repeat-0",)
+
+
 def test_accepted_drift_is_kept(tmp_path: Path) -> None:
     run = a_run(tmp_path, measured(0))
     assert resume(run, PATCHED, accept_drift=True).kept == run.measurements
