@@ -73,3 +73,19 @@ def test_every_command_listed_in_help_exists() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_page_says_where_decisions_are_made() -> None:
+    named = named_paths((ROOT / "ARCHITECTURE.md").read_text())
+    assert named >= {
+        "sweeper/nightly",
+        "sweeper/analysis/nightly/decide.py",
+        "sweeper/analysis/nightly/verdict.py",
+        "sweeper/analysis/versus.py",
+        "sweeper/effects/suite_tasks.py",
+        "sweeper/effects/suite_words.py",
+        "sweeper/engine/checkpoints.py",
+        "sweeper/engine/failures.py",
+        "sweeper/execution/dominance.py",
+        "sweeper/present/dashboard/",
+    }
