@@ -9,20 +9,28 @@ from sweeper.core.sample import Sample, SpecCounters
 
 
 def spec_metrics(
-    good: Sequence[Sample], *, draft_tokens: int | None, decode_tokens: int | None, decode_ms: float | None
+    good: Sequence[Sample],
+    *,
+    draft_tokens: int | None,
+    positions: int | None,
+    decode_tokens: int | None,
+    decode_ms: float | None,
 ) -> SpecMetrics | None:
-    """Over whole answers; None when none has counters. decode_*: Σ(n − n₁) and Σ(E2E − TTFT) of those that have."""
+    """Over whole answers; None when none has counters. decode_*: Σ(n − n₁) and Σ(E2E − TTFT) of those that have.
+
+    positions: most drafts of a step that can be accepted (`draft_positions`); None: as many as the histograms show.
+    """
     counted = [(sample, sample.spec) for sample in good if sample.spec is not None]
     if not counted:
         return None
     counters = [spec for _, spec in counted]
     steps = sum(spec.verify_steps for spec in counters)
-    correct = pooled([spec.correct_drafts for spec in counters])
+    correct = pooled([correct_drafts(spec) for spec in counters])
     proposed = pooled([spec.proposed_drafts for spec in counters])
     if draft_tokens is not None and draft_tokens > 1:
         proposed = steps * (draft_tokens - 1)
     histogram = pooled_histogram(counters)
-    joint = joint_acceptance(histogram) if histogram else None
+    joint = joint_acceptance(histogram, positions) if histogram else None
     length, basis = accept_length(correct, steps, pooled([sample.output_tokens for sample, _ in counted]))
     return SpecMetrics(
         verify_steps=steps,
@@ -39,6 +47,13 @@ def spec_metrics(
         requests_without_counters=len(good) - len(counted),
         accept_length_basis=basis,
     )
+
+
+def correct_drafts(spec: SpecCounters) -> int | None:
+    """Σ i·h[i] where the engine gives a histogram and no counter."""
+    if spec.correct_drafts is None and spec.histogram is not None:
+        return sum(i * count for i, count in enumerate(spec.histogram))
+    return spec.correct_drafts
 
 
 def pooled(values: Sequence[int | None]) -> int | None:
@@ -73,7 +88,7 @@ def pooled_histogram(counters: Sequence[SpecCounters]) -> tuple[int, ...] | None
 def joint_acceptance(histogram: Sequence[int], positions: int | None = None) -> tuple[float, ...]:
     """joint[i]: share of verify steps with at least i accepted drafts, joint[0] = 1.
 
-    positions: drafts of a step (num_steps of a chain); the list may end earlier, at the largest count seen.
+    positions: as of `draft_positions`; the list may end earlier, at the largest count seen.
     """
     total = sum(histogram)
     if total == 0:
@@ -92,6 +107,8 @@ def conditional_acceptance(joint: Sequence[float]) -> tuple[float | None, ...]:
 
 def _request_mean(counters: Sequence[SpecCounters]) -> float | None:
     """Mean of the requests' own lengths; not the run's accept length, shown beside it."""
-    if any(spec.correct_drafts is None for spec in counters):
-        return None
-    return sum(1.0 + (spec.correct_drafts or 0) / spec.verify_steps for spec in counters) / len(counters)
+    counts = [correct_drafts(spec) for spec in counters]
+    lengths = [
+        1.0 + count / spec.verify_steps for count, spec in zip(counts, counters, strict=True) if count is not None
+    ]
+    return sum(lengths) / len(lengths) if len(lengths) == len(counters) else None

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from sweeper.core.launch import EffectiveConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decomposition:
@@ -52,6 +54,18 @@ def decompose(
         engine_factor=1 / break_even,
         draft_share=draft_share,
     )
+
+
+def draft_positions(effective: EffectiveConfig) -> int | None:
+    """Most drafts that one verify step can accept; None: the engine did not report its steps."""
+    if effective.num_steps is None:
+        return None
+    bound = length_bound(
+        num_steps=effective.num_steps,
+        eagle_topk=effective.eagle_topk,
+        num_draft_tokens=effective.num_draft_tokens,
+    )
+    return None if bound is None else bound - 1
 
 
 def length_bound(*, num_steps: int | None, eagle_topk: int | None, num_draft_tokens: int | None) -> int | None:

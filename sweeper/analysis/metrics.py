@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -22,32 +23,34 @@ def summarize(
     *,
     draft_tokens: int | None,
     concurrency: int,
+    positions: int | None = None,
     answers: Mapping[str, str] | None = None,
 ) -> Metrics:
     """Metrics of one measured window; only whole answers count, errors are counted by kind.
 
     draft_tokens: the *effective* speculative_num_draft_tokens (the accept rate's denominator); None: no speculation.
+    positions: most drafts that a step can accept (`draft_positions`); None: as many as the histograms show.
     answers: prompt id → what a right answer contains, for the prompts that can be checked.
     In `by_category` the rates over the window are None: the categories share it.
     """
-    whole = _summary(samples, draft_tokens=draft_tokens, concurrency=concurrency, answers=answers or {})
+    summary = partial(_summary, draft_tokens=draft_tokens, positions=positions, answers=answers or {})
+    whole = summary(samples, concurrency=concurrency)
     names = sorted({sample.category for sample in samples})
     if len(names) < 2:
         return whole
     by_category = {
-        name: _summary(
-            [sample for sample in samples if sample.category == name],
-            draft_tokens=draft_tokens,
-            concurrency=None,
-            answers=answers or {},
-        )
-        for name in names
+        name: summary([sample for sample in samples if sample.category == name], concurrency=None) for name in names
     }
     return replace(whole, by_category=by_category)
 
 
 def _summary(
-    samples: Sequence[Sample], *, draft_tokens: int | None, concurrency: int | None, answers: Mapping[str, str]
+    samples: Sequence[Sample],
+    *,
+    draft_tokens: int | None,
+    positions: int | None,
+    concurrency: int | None,
+    answers: Mapping[str, str],
 ) -> Metrics:
     good = [sample for sample in samples if sample.ok]
     tokens = _total([sample.output_tokens for sample in good])
@@ -81,6 +84,7 @@ def _summary(
         spec=spec_metrics(
             good,
             draft_tokens=draft_tokens,
+            positions=positions,
             decode_tokens=steps.tokens if steps else None,
             decode_ms=steps.time_ms if steps else None,
         ),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from sweeper.analysis.acceptance import conditional_acceptance, joint_acceptance, pooled
+from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.statistics import Blocks, geometric_mean
 from sweeper.core.launch import Difference, EffectiveConfig
 from sweeper.core.result import Distribution, Measurement, Metrics, SpecMetrics
@@ -142,7 +143,7 @@ def pool(measurements: Sequence[Measurement], *, steady: bool) -> Numbers:
         itl=_latency([entry.itl_ms for entry in metrics]),
         e2e=_latency([entry.e2e_ms for entry in metrics]),
         decode_token_time_ms=_mean(entry.decode_token_time_ms for entry in metrics),
-        spec=_speculation(metrics),
+        spec=_speculation(metrics, draft_positions(last.effective)),
         accuracy=_mean(entry.accuracy for entry in metrics),
         requests=sum(entry.requests for entry in metrics),
         errors=sum(sum(entry.errors.values()) for entry in metrics),
@@ -165,14 +166,14 @@ def _category_times(metrics: Sequence[Metrics]) -> dict[str, float]:
     return {name: time for name, time in times.items() if time}
 
 
-def _speculation(metrics: Sequence[Metrics]) -> Speculation | None:
+def _speculation(metrics: Sequence[Metrics], positions: int | None) -> Speculation | None:
     specs = [entry.spec for entry in metrics if entry.spec is not None and entry.spec.verify_steps]
     if not specs:
         return None
     steps = sum(spec.verify_steps for spec in specs)
     correct = pooled([spec.correct_drafts for spec in specs])
     proposed = pooled([spec.proposed_drafts for spec in specs])
-    joint = _pooled_joint(specs)
+    joint = _pooled_joint(specs, positions)
     return Speculation(
         verify_steps=steps,
         accept_length=_weighted([(spec.accept_length, spec.verify_steps) for spec in specs]),
@@ -184,12 +185,11 @@ def _speculation(metrics: Sequence[Metrics]) -> Speculation | None:
     )
 
 
-def _pooled_joint(specs: Sequence[SpecMetrics]) -> tuple[float, ...] | None:
+def _pooled_joint(specs: Sequence[SpecMetrics], positions: int | None) -> tuple[float, ...] | None:
     """Over all measurements; None as soon as one has no histogram."""
     histograms = [spec.histogram for spec in specs if spec.histogram]
     if not histograms or len(histograms) < len(specs):
         return None
-    positions = max(len(spec.joint or ()) - 1 for spec in specs)
     return joint_acceptance([sum(column) for column in zip_longest(*histograms, fillvalue=0)], positions) or None
 
 

@@ -18,12 +18,15 @@ _CACHED_SHARE_MAX = 0.9
 but the last token of each prompt."""
 
 
-def content_marks(samples: Sequence[Sample]) -> tuple[Mark, ...]:
-    """What the answers themselves say against ranking a measurement: loops, nothing, always the same, simulated."""
+def content_marks(samples: Sequence[Sample], *, draft_tokens: int | None = None) -> tuple[Mark, ...]:
+    """What the answers themselves say against ranking a measurement: loops, nothing, always the same, simulated.
+
+    draft_tokens: the effective speculative_num_draft_tokens; None: what most requests' counters imply.
+    """
     good = [sample for sample in samples if sample.ok]
     if not good:
         return ()
-    found = (_loops(good), _empty(good), _identical(good), _simulated(good), _inconsistent(good))
+    found = (_loops(good), _empty(good), _identical(good), _simulated(good), _inconsistent(good, draft_tokens))
     return tuple(mark for mark in found if mark is not None)
 
 
@@ -101,16 +104,37 @@ def _simulated(good: Sequence[Sample]) -> Mark | None:
     return None
 
 
-def _inconsistent(good: Sequence[Sample]) -> Mark | None:
-    """Σ h = verify steps, Σ i·h[i] = correct drafts, tokens ≤ correct + steps + 1 (a tail may be trimmed).
+def _inconsistent(good: Sequence[Sample], draft_tokens: int | None) -> Mark | None:
+    """Σ h = verify steps, Σ i·h[i] = correct drafts, proposed = verify × (draft tokens − 1), tokens ≤ correct + steps
+    + 1 (a tail may be trimmed).
 
     Still ranked: an engine that retracts a request prefills it again and gains a token each time.
     """
-    wrong = sum(not _adds_up(sample) for sample in good)
+    per_step = draft_tokens - 1 if draft_tokens is not None else _usual_proposals(good)
+    wrong = sum(not (_adds_up(sample) and _proposed_adds_up(sample, per_step)) for sample in good)
     if wrong == 0:
         return None
     message = f"{wrong} of {len(good)} requests have speculation counters that contradict each other"
     return Mark(code="counters-contradict", message=message)
+
+
+def _usual_proposals(good: Sequence[Sample]) -> int | None:
+    """Drafts of a step by most requests' counters, where they divide evenly."""
+    shares = Counter(
+        divmod(spec.proposed_drafts, spec.verify_steps)
+        for sample in good
+        if (spec := sample.spec) is not None and spec.proposed_drafts is not None
+    )
+    return next((whole for (whole, rest), _ in shares.most_common() if rest == 0), None)
+
+
+def _proposed_adds_up(sample: Sample, per_step: int | None) -> bool:
+    spec = sample.spec
+    if spec is None or spec.proposed_drafts is None:
+        return True
+    if per_step is None:
+        return spec.proposed_drafts % spec.verify_steps == 0
+    return spec.proposed_drafts == spec.verify_steps * per_step
 
 
 def _adds_up(sample: Sample) -> bool:

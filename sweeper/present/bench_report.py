@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeper.analysis.availability import missing
+from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.metrics import summarize
 from sweeper.analysis.quality import cache_mark, content_marks
 from sweeper.core.experiment import Workload
@@ -36,6 +37,7 @@ def bench_report(
     metrics = summarize(
         outcome.samples,
         draft_tokens=server.num_draft_tokens if server else None,
+        positions=draft_positions(server) if server else None,
         concurrency=point.concurrency,
         answers=prompts.answers,
     )
@@ -46,7 +48,7 @@ def bench_report(
         "error_examples": _examples(outcome),
         "irregular": _irregular(outcome),
         "not_available": dict(missing(outcome.samples)),
-        "marks": [to_plain(mark) for mark in _marks(outcome, metrics)],
+        "marks": [to_plain(mark) for mark in _marks(outcome, metrics, server)],
         "warnings": [*prompts.warnings, *([outcome.stopped] if outcome.stopped else [])],
         "flush": outcome.flush,
         "health": to_plain(outcome.health),
@@ -97,8 +99,8 @@ def _irregular(outcome: LoadOutcome) -> dict[str, int]:
     return found
 
 
-def _marks(outcome: LoadOutcome, metrics: Metrics) -> Sequence[Mark]:
-    marks = list(content_marks(outcome.samples))
+def _marks(outcome: LoadOutcome, metrics: Metrics, server: EffectiveConfig | None) -> Sequence[Mark]:
+    marks = list(content_marks(outcome.samples, draft_tokens=server.num_draft_tokens if server else None))
     if (cached := cache_mark(metrics)) is not None:
         marks.append(cached)
     if outcome.health.bottleneck is not None:

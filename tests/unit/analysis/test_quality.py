@@ -126,3 +126,20 @@ def test_counters_that_contradict_each_other_are_told():
     assert content_marks([sound, trimmed]) == ()
     assert [mark.code for mark in content_marks([wrong])] == ["counters-contradict"]
     assert [mark.code for mark in content_marks([too_long])] == ["counters-contradict"]
+
+
+def test_proposed_drafts_must_be_the_steps_times_the_drafts_of_a_step():
+    sound = sample((1, 1), (9, 8), ids=VARIED, spec=counters(4, 5, 12))
+    assert content_marks([sound], draft_tokens=4) == ()
+    (mark,) = content_marks([sound], draft_tokens=5)
+    assert (mark.code, mark.ranked) == ("counters-contradict", True)
+
+
+def test_without_the_number_of_drafts_a_request_that_proposes_otherwise_than_the_others_is_told():
+    spec = {"ids": VARIED}
+    usual = [sample((1, 1), (9, 8), spec=counters(4, 5, 12), index=i, **spec) for i in range(2)]
+    other = sample((1, 1), (9, 8), spec=counters(4, 5, 16), index=2, **spec)
+    uneven = sample((1, 1), (9, 8), spec=counters(4, 5, 13), index=3, **spec)
+    assert content_marks(usual) == ()
+    assert "1 of 3 requests" in content_marks([*usual, other])[0].message
+    assert [mark.code for mark in content_marks([uneven])] == ["counters-contradict"]
