@@ -2,7 +2,6 @@ import pytest
 
 from sweeper.core.sample import SpecCounters
 from sweeper.engine.counters import prometheus_counters, server_average, spec_counters
-from sweeper.engine.decode_line import decode_batch
 
 NEW = {
     "spec_verify_ct": 80,
@@ -62,15 +61,3 @@ vllm:spec_decode_num_accepted_tokens_total{engine="0"} 3120.0
     expected = SpecCounters(verify_steps=2000, correct_drafts=3120, proposed_drafts=6000, histogram=None)
     assert prometheus_counters(text) == expected
     assert prometheus_counters("sglang:num_running_reqs 1\n") is None
-
-
-@pytest.mark.parametrize("comma", [",", "."])
-def test_the_logs_throughput_is_the_batchs_and_a_users_share_is_its_part(comma):
-    line = (
-        f"[2026-01-05 10:00:00 TP0] Decode batch{comma} #running-req: 16, #token: 5000, token usage: 0.1, "
-        "accept len: 2.40, accept rate: 0.47, cuda graph: True, gen throughput (token/s): 800.00, #queue-req: 0"
-    )
-    batch = decode_batch(line)
-    assert batch is not None
-    assert (batch.tok_per_s, batch.tok_per_s_per_user, batch.accept_length) == (800.0, 50.0, 2.4)
-    assert decode_batch("Prefill batch, #new-seq: 1") is None

@@ -24,10 +24,17 @@ def test_old_and_new_lines_give_the_same_length_and_rate() -> None:
     assert [(entry.accept_length, entry.accept_rate) for entry in new] == [(1.0, 0.0), (3.0, 0.5)]
 
 
-def test_throughput_of_the_log_is_the_batchs_not_the_users() -> None:
-    entry = decode_lines(NEW, num_draft_tokens=5)[1]
-    assert entry.tok_per_s == 169.8
-    assert entry.tok_per_s_per_user == pytest.approx(84.9)
+@pytest.mark.parametrize("lines", [OLD, NEW])
+def test_throughput_of_the_log_is_the_batchs_and_a_users_share_is_its_part(lines: list[str]) -> None:
+    entry = decode_lines([line.replace("#running-req: 2", "#running-req: 16") for line in lines], num_draft_tokens=5)[1]
+    assert entry.running == 16
+    assert entry.tok_per_s_per_user == pytest.approx(entry.tok_per_s / 16)
+    assert entry.tok_per_s == pytest.approx(170, abs=0.5)
+
+
+def test_an_idle_batch_has_no_users_share() -> None:
+    (entry,) = decode_lines(["Decode batch, #running-req: 0, gen throughput (token/s): 3.5"], num_draft_tokens=None)
+    assert (entry.tok_per_s, entry.tok_per_s_per_user) == (3.5, None)
 
 
 def test_without_speculation_there_is_no_length_and_no_rate() -> None:
