@@ -74,6 +74,18 @@ class TrialFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCut:
+    """The server died in this load. What had finished is kept apart: it is no measurement."""
+
+    group_id: str
+    start: int
+    trial_id: str
+    repeat: int
+    samples: tuple[Sample, ...]
+    kind: Literal["load_cut"] = "load_cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartEnded:
     group_id: str
     start: int
@@ -105,7 +117,7 @@ class RunEnded:
     kind: Literal["run_ended"] = "run_ended"
 
 
-GroupEvent = PhaseChanged | ServerReady | Measured | StartFailed | TrialFailed | StartEnded | Notice
+GroupEvent = PhaseChanged | ServerReady | Measured | StartFailed | TrialFailed | LoadCut | StartEnded | Notice
 Event = GroupEvent | RunStarted | TrialEnded | RunEnded
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from sweeper.analysis.metrics import summarize
 from sweeper.core.events import (
     GroupEvent,
+    LoadCut,
     Measured,
     PhaseChanged,
     ServerReady,
@@ -20,7 +21,7 @@ from sweeper.core.events import (
     TrialFailed,
 )
 from sweeper.core.experiment import Workload
-from sweeper.core.launch import Difference, Launcher, LaunchPlan, Phase, Server, StartupTimes
+from sweeper.core.launch import Difference, Launcher, LaunchPlan, Phase, Server, ServerFailure, StartupTimes
 from sweeper.core.result import Conditions, Failure, Fingerprint, Measurement, StartRecord
 from sweeper.core.run import GroupJob, Owed
 from sweeper.core.sample import LoadOutcome, PromptSet
@@ -149,8 +150,8 @@ class _Group:
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         async with self.tools.watch_gpus(job.gpu_ids) as recorder, _answering(server):
             outcome = await self.tools.drive(server, job.prompts, job.workload, owed.trial.load)
-        finished = sum(sample.ok for sample in outcome.samples)
-        await _alive(server, f"; {finished} of {len(outcome.samples)} requests had finished")
+        if (dead := await server.failure()) is not None:
+            raise self._cut(owed, outcome, dead)
         outcome = replace(outcome, flush=flush)
         failure = outcome_failure(outcome)
         if failure is not None and failure.failure_class == "hang_load":
@@ -167,6 +168,25 @@ class _Group:
             )
             return
         self.emit(self._measured(server, owed, outcome, recorder.conditions(), differences, started_at))
+
+    def _cut(self, owed: Owed, outcome: LoadOutcome, dead: ServerFailure) -> ServerError:
+        """Keeps what a dying server had answered, and says how much and how fast that was."""
+        self.emit(
+            LoadCut(
+                group_id=self.job.group_id,
+                start=self.job.start,
+                trial_id=owed.trial.trial_id,
+                repeat=owed.repeat,
+                samples=outcome.samples,
+            )
+        )
+        finished = tuple(sample for sample in outcome.samples if sample.ok)
+        so_far = f"{len(finished)} of {len(outcome.samples)} requests had finished"
+        if finished:
+            rate = summarize(finished, draft_tokens=None, concurrency=owed.trial.load.concurrency).output_tok_per_s
+            so_far += f" at {rate:.0f} tok/s" if rate is not None else ""
+            so_far += ", kept apart and not a measurement"
+        return _error_of(dead, f"{dead.message}; {so_far}")
 
     def _measured(
         self,
@@ -262,8 +282,11 @@ async def _answering(server: Server) -> AsyncGenerator[None, None]:
         raise ServerError(f"the server takes no connections: {error}", failure_class="crash_load") from error
 
 
-async def _alive(server: Server, so_far: str = "") -> None:
-    """Raises ServerError when the server's process or scheduler is gone; `so_far` is added to its message."""
+async def _alive(server: Server) -> None:
+    """Raises ServerError when the server's process or scheduler is gone."""
     if (dead := await server.failure()) is not None:
-        message = dead.message + so_far
-        raise ServerError(message, failure_class=dead.failure_class, log_lines=dead.log_lines, remedy=dead.remedy)
+        raise _error_of(dead, dead.message)
+
+
+def _error_of(dead: ServerFailure, message: str) -> ServerError:
+    return ServerError(message, failure_class=dead.failure_class, log_lines=dead.log_lines, remedy=dead.remedy)

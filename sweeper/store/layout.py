@@ -2,7 +2,7 @@
 
 results/<experiment>/<run_id>/
   plan.json environment.json events.jsonl report.html
-  groups/<group_id>/start-<k>/{launch.json, server_info.json, server.log}
+  groups/<group_id>/start-<k>/{launch.json, server_info.json, server.log, partial-<trial_id>-repeat-<r>.parquet}
   trials/<trial_id>/{trial.json, result.json}
   trials/<trial_id>/start-<k>-repeat-<r>/{samples.parquet, measurement.json}
   aside/<when>/…                        what was found half-written or no longer belongs
@@ -53,6 +53,11 @@ def start_dir(run_dir: Path, group_id: str, start: int) -> Path:
 
 def trial_dir(run_dir: Path, trial_id: str) -> Path:
     return run_dir / TRIALS / trial_id
+
+
+def partial_samples(run_dir: Path, group_id: str, start: int, trial_id: str, repeat: int) -> Path:
+    """The requests of a load whose server died: beside the server's log, where nobody takes them for a measurement."""
+    return start_dir(run_dir, group_id, start) / f"partial-{trial_id}-repeat-{repeat}.parquet"
 
 
 def measurement_dir(run_dir: Path, trial_id: str, start: int, repeat: int) -> Path:

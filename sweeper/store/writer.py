@@ -11,6 +11,7 @@ from typing import Any
 from sweeper import __version__
 from sweeper.core.events import (
     Event,
+    LoadCut,
     Measured,
     ServerReady,
     StartEnded,
@@ -92,6 +93,9 @@ class RunWriter:
             case ServerReady():
                 self._write_start(event.record)
                 self._write(self._start_dir(event.record) / layout.SERVER_INFO, _json(event.server_info))
+            case LoadCut():
+                where = layout.partial_samples(self.path, event.group_id, event.start, event.trial_id, event.repeat)
+                self._write(where, samples_to_parquet(event.samples))
             case StartEnded():
                 self._write_start(event.record)
             case StartFailed() if event.record is not None:
@@ -171,6 +175,10 @@ def _told(event: Event) -> dict[str, Any]:
             return {**start, **failure, **(_told_record(event.record) if event.record else {})}
         case Measured(measurement=one):
             return _told_measurement(one)
+        case LoadCut():
+            where = {"group_id": event.group_id, "start": event.start, "trial_id": event.trial_id}
+            finished = sum(sample.ok for sample in event.samples)
+            return {**where, "repeat": event.repeat, "finished": finished, "requests": len(event.samples)}
         case _:
             plain: dict[str, Any] = to_plain(event)
             return plain

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,17 @@ from sweeper.core.experiment import Workload
 from sweeper.core.launch import LaunchPlan
 from sweeper.core.result import Completed, Conditions, Failed, Skipped, TrialResult
 from sweeper.core.run import GroupJob, RunData
+from sweeper.core.sample import LoadOutcome, RequestError
 from sweeper.core.trial import Plan
 from sweeper.errors import ServerError, StoreError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.controller import Controller, Policy, Work
 from sweeper.execution.pool import LocalPool
 from sweeper.execution.resume import resume
-from sweeper.execution.runner import Tools
+from sweeper.execution.runner import Drive, Tools
 from sweeper.store.disk import Disk
 from sweeper.store.reader import half_written, read_run
+from sweeper.store.samples import samples_from_parquet
 from sweeper.store.writer import RunWriter
 from sweeper.testing.launcher import FakeLauncher, Script, fake_drive
 from sweeper.testing.plans import small_fingerprint, small_plan, small_prompts
@@ -69,9 +72,9 @@ def prepare(job: GroupJob) -> Iterator[LaunchPlan]:
     )
 
 
-def tools(launcher: FakeLauncher) -> Tools:
+def tools(launcher: FakeLauncher, drive: Drive = fake_drive) -> Tools:
     return Tools(
-        launcher=launcher, prepare=prepare, drive=fake_drive, watch_gpus=no_gpus, differences=lambda server, live: ()
+        launcher=launcher, prepare=prepare, drive=drive, watch_gpus=no_gpus, differences=lambda server, live: ()
     )
 
 
@@ -112,6 +115,7 @@ async def execute(
     resumed: Path | None = None,
     interrupt_at: Callable[[Event], bool] = lambda event: False,
     clock: Callable[[], float] = lambda: 0.0,
+    drive: Drive = fake_drive,
 ) -> Outcome:
     if resumed is None:
         writer = RunWriter.create(results, plan, experiment={}, environment={}, disk=disk)
@@ -122,7 +126,7 @@ async def execute(
         writer.set_aside(before.aside)
         accounts, kept = Accounts(plan, kept=before.kept, results=before.results), len(before.kept)
     display = Collected(lambda event: controller.interrupt() if interrupt_at(event) else None)
-    pool = LocalPool(tools(launcher))
+    pool = LocalPool(tools(launcher, drive))
     controller = Controller(
         work(Work(plan=plan, workload=WORKLOAD, prompts=PROMPTS, resumed=kept)),
         accounts=accounts,
@@ -215,6 +219,31 @@ async def test_a_server_that_dies_under_load_fails_only_what_it_still_owed(tmp_p
     assert [failure.failure_class for failure in first.failures] == ["crash_load"]
     assert isinstance(second, Failed) and second.failure.failure_class == "crash_load"
     assert launcher.servers[0].stopped
+
+
+async def test_what_had_finished_when_the_server_died_is_kept_apart_and_never_counted(tmp_path: Path) -> None:
+    async def last_answer_lost(*args: Any, **more: Any) -> LoadOutcome:
+        outcome = await fake_drive(*args, **more)
+        lost = RequestError(kind="dropped", message="connection closed")
+        return replace(outcome, samples=(*outcome.samples[:-1], replace(outcome.samples[-1], error=lost)))
+
+    plan = small_plan(("baseline",), starts=1, repeats=1, concurrency=(1,))
+    alone = await execute(tmp_path / "alone", plan, FakeLauncher())
+    all_loads = alone.launcher.servers[0].loads
+    launcher = FakeLauncher(lambda plan: Script(dies_after_loads=all_loads, tok_per_s=250.0))
+    done = await execute(tmp_path / "dies", plan, launcher, drive=last_answer_lost)
+    failed = done.result("baseline-c1")
+    assert isinstance(failed, Failed) and done.run.measurements == ()
+    assert failed.failure.message == (
+        "the fake server died; 3 of 4 requests had finished at 250 tok/s, kept apart and not a measurement"
+    )
+    kept = samples_from_parquet(
+        done.run.path / "groups" / "group-baseline" / "start-0" / "partial-baseline-c1-repeat-0.parquet"
+    )
+    assert [sample.ok for sample in kept] == [True, True, True, False]
+    assert half_written(done.run.path) == () and done.run.problems == ()
+    assert '"load_cut"' in (done.run.path / "events.jsonl").read_text()
+    assert "answer to p0" not in (done.run.path / "events.jsonl").read_text()
 
 
 async def test_a_server_that_hangs_under_load_is_ended_and_named(tmp_path: Path) -> None:
