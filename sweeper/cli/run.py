@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -73,6 +74,7 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunE
         address=ray_address,
     )
     opened = session.open_run(prepared, options)
+    _say(_where_to_watch(opened.writer.path))
     display = make_display(prepared.plan, sys.stderr)
     try:
         work = session.run_session(prepared, opened, pool, display, on_controller=stop_on_signals)
@@ -84,6 +86,15 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunE
         os._exit(error.exit_code)
     finally:
         display.close()
+
+
+def _where_to_watch(run_dir: Path) -> str:
+    from sweeper.cli.dashboard import DEFAULT_PORT
+    from sweeper.present.dashboard.shelf import RunKey
+
+    url = RunKey(experiment=run_dir.parent.name, run_id=run_dir.name).url
+    results = shlex.quote(str(run_dir.parents[1]))
+    return f"watch it: `sweeper dashboard {results}`, then http://127.0.0.1:{DEFAULT_PORT}{url}"
 
 
 def stop_on_signals(controller: Any) -> None:
