@@ -6,7 +6,6 @@ from dataclasses import replace
 from sweeper.analysis.nightly.decide import Finding
 from sweeper.analysis.nightly.night import Night
 
-
 KEPT_NIGHTS = 400
 """More than any decision looks at; an open regression older than that keeps its last nights."""
 

@@ -36,9 +36,16 @@ def measure_noise(values: Vector, repeats: Vector, sds: Vector, policy: Policy) 
     count = values.size
     total = _clipped_variance(values) if count > 1 else 0.0
     seen = max(0.0, total - repeat * float(np.mean(1 / repeats)))
-    weight = policy.prior_weight + count - 1
-    night = (policy.prior_weight * policy.prior_sd**2 + (count - 1) * seen) / weight
-    return Noise(night=night, repeat=repeat, degrees=weight, total_sd=total**0.5)
+    assumed, weight = _assumed(count, policy)
+    degrees = weight + count - 1
+    night = (weight * assumed**2 + (count - 1) * seen) / degrees
+    return Noise(night=night, repeat=repeat, degrees=degrees, total_sd=total**0.5)
+
+
+def _assumed(count: int, policy: Policy) -> tuple[float, float]:
+    """(deviation, nights it is worth): few nights say little of their spread, so more is assumed, more firmly."""
+    young = max(0, policy.young_nights - count)
+    return policy.prior_sd * (1 + young / policy.young_nights), policy.prior_weight + young
 
 
 def robust_mean(values: Vector, variances: Vector) -> tuple[float, float]:

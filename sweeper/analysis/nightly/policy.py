@@ -74,9 +74,10 @@ class Policy:
     adopt_nights: int = 5
     """After so many nights an improvement is the new level."""
     prior_sd: float = 0.01
-    """Night-to-night noise that is assumed while the history is short."""
+    """Night-to-night noise that is assumed beside what the history shows; up to twice as much in its first nights."""
     prior_weight: float = 4.0
-    """Nights that this assumption is worth."""
+    """Nights that this assumption is worth; in the first nights as many more as are missing to `young_nights`."""
+    young_nights: int = 10
     drift_nights: int = 10
     """A decline that takes at least so many nights is a drift when a line fits it better than a step."""
     drift_min: float = 0.025

@@ -77,6 +77,14 @@ def test_two_good_nights_are_enough_to_see_a_broken_draft() -> None:
     assert decide(past, Tonight(night_id="x", first=(2.9, 2.91, 2.9)), "accept_length").standing == "fine"
 
 
+def test_a_halved_value_is_seen_on_the_third_night_even_when_repeats_are_noisy() -> None:
+    past = (combine("n0", [2.7, 2.4]).night, combine("n1", [2.83, 2.54]).night)
+    tonight = Tonight(night_id="x", first=(1.3, 1.28), again=(1.32, 1.31))
+    assert decide(past, tonight, "accept_length").standing == "regressed"
+    slightly = Tonight(night_id="x", first=(2.4, 2.35), again=(2.38, 2.41))
+    assert decide(past, slightly, "accept_length").standing == "fine"
+
+
 def test_a_disturbed_sweep_is_set_right_by_the_second_measurement() -> None:
     past = nights((100.0,) * 30)
     first = tuple(93.0 + number / 10 for number in range(8))
