@@ -74,7 +74,7 @@ def doctor_sentences(found: Iterable[tuple[str, Finding]]) -> tuple[str, ...]:
     for label, item in found:
         arms.setdefault(item, []).append(label)
     return tuple(
-        f"doctor: {', '.join(labels)}: {item.severity} {item.code}: {item.evidence}; {item.remedy}"
+        f"doctor: {', '.join(labels)}: {item.severity} {item.code}: {item.evidence.rstrip('.')}; {item.remedy}"
         for item, labels in arms.items()
     )
 
