@@ -13,7 +13,7 @@ RAW = ("samples.parquet", "server.log")
 
 def prune(history: History, rules: Retention, now: datetime) -> tuple[str, ...]:
     """What was deleted, in words. night.json and the verdicts stay; the last night and an open one are not touched."""
-    finished = sorted(file.parent for file in (history.root / NIGHTS).glob(f"*/{NIGHT}"))[:-1]
+    finished = _prunable(history)
     told = []
     old_samples = [night for night in finished if _age(night, now) > timedelta(days=rules.samples_days)]
     raw = [file for night in old_samples for file in _raw(night)]
@@ -31,6 +31,14 @@ def prune(history: History, rules: Retention, now: datetime) -> tuple[str, ...]:
             if _remove_runs(night):
                 told.append(f"the runs of night {night.name}: the history takes more than {rules.max_gib:g} GiB")
     return tuple(told)
+
+
+def _prunable(history: History) -> list[Path]:
+    """Oldest first; a night that was cut and never gone on with is as dead as a finished one."""
+    current = history.open_night()
+    last = max((file.parent.name for file in (history.root / NIGHTS).glob(f"*/{NIGHT}")), default="")
+    kept = {last, current.night_id if current else ""}
+    return sorted(night for night in (history.root / NIGHTS).iterdir() if night.is_dir() and night.name not in kept)
 
 
 def _age(night: Path, now: datetime) -> timedelta:
