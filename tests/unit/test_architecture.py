@@ -89,3 +89,9 @@ def test_the_page_says_where_decisions_are_made() -> None:
         "sweeper/execution/dominance.py",
         "sweeper/present/dashboard/",
     }
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """pytest imports them by their bare names."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(name for name in names if names.count(name) > 1) == []
