@@ -15,7 +15,7 @@ from sweeper.analysis.statistics import geometric_mean
 from sweeper.analysis.verdict import explain, ratio_words
 from sweeper.core.result import Measurement
 from sweeper.core.run import RunData
-from sweeper.core.trial import Trial
+from sweeper.core.trial import Arm, Trial
 from sweeper.present.assets import golden
 from sweeper.present.dashboard.filters import Filter
 from sweeper.present.dashboard.journal import RunNow
@@ -151,23 +151,21 @@ def why(entry: Outcome) -> str:
     return f"{said[:1].upper()}{said[1:]}." if said else ""
 
 
-def journal_lines(now: RunNow, chosen: Filter) -> list[Line]:
-    """The table from the journal alone, while the measurements are still being read: means, no verdicts yet."""
+def journal_trials(now: RunNow, chosen: Filter) -> list[tuple[Trial, Arm]]:
+    """What is in view while the measurements are still being read."""
     arms = {arm.arm_id: arm for arm in now.plan.arms if chosen.takes_arm(arm)}
-    return [
-        _journal_line(now, trial, arms[trial.arm_id].label)
-        for trial in now.plan.trials
-        if trial.arm_id in arms and chosen.takes_load(trial)
-    ]
+    trials = [trial for trial in now.plan.trials if trial.arm_id in arms and chosen.takes_load(trial)]
+    return [(trial, arms[trial.arm_id]) for trial in trials]
 
 
-def _journal_line(now: RunNow, trial: Trial, label: str) -> Line:
+def journal_line(now: RunNow, trial: Trial, arm: Arm) -> Line:
+    """A trial as the journal tells it: means, no verdict yet."""
     windows = now.windows.get(trial.trial_id, {}).values()
     rates = [window.tok_per_s for window in windows if window.tok_per_s]
     lengths = [window.accept_length for window in windows if window.accept_length]
-    spec = now.plan.arm(trial.arm_id).server.spec
+    spec = arm.server.spec
     row = Row(
-        label=label,
+        label=arm.label,
         requested="no speculation" if spec is None else spec.triple or spec.algorithm,
         effective=ABSENT,
         rewritten=False,

@@ -17,12 +17,12 @@ from sweeper.present.dashboard.journal import RunNow, run_now
 from sweeper.present.dashboard.kept import Kept, signature
 from sweeper.present.dashboard.reading import Reading, read_whole
 from sweeper.present.dashboard.shelf import RunKey, Shelf
-from sweeper.present.dashboard.summary import Locks, RunState, Summary, state_of, summarize
+from sweeper.present.dashboard.summary import Locks, RunState, Summary, broken, state_of, summarize
 from sweeper.store import layout
 from sweeper.store.codec import from_json
 from sweeper.store.reader import read_plan, read_run, read_samples
 
-PATIENCE_S = 0.3
+PATIENCE_S = 0.2
 """A page does not wait longer for a run to be read; it then shows what the journal says, and asks again."""
 LARGE_TRIALS = 2000
 """Runs of more are read one after another: reading 10,000 trials takes some 300 MiB for the time being."""
@@ -64,7 +64,6 @@ class Room:
     readings: Kept[Reading] = field(default_factory=lambda: Kept("readings", room=MOST_TRIALS))
     headlines: Kept[str] = field(default_factory=lambda: Kept("headlines", room=2000))
     plans: Kept[Any] = field(default_factory=lambda: Kept("plans", room=MOST_TRIALS))
-    summaries: Kept[Summary] = field(default_factory=lambda: Kept("summaries", room=2000))
     journals: Kept[RunNow] = field(default_factory=lambda: Kept("journals", room=MOST_TRIALS))
     figures: Kept[Drawn | None] = field(default_factory=lambda: Kept("figures", room=64))
     comparisons: Kept[Versus] = field(default_factory=lambda: Kept("comparisons", room=32))
@@ -75,7 +74,6 @@ class Room:
             self.readings,
             self.headlines,
             self.plans,
-            self.summaries,
             self.journals,
             self.figures,
             self.comparisons,
@@ -91,7 +89,9 @@ class Room:
 
     def sight(self, experiment: str, run_id: str) -> Sight:
         """Raises NotHere, or StoreError when its plan cannot be read."""
-        key, path = self.find(experiment, run_id)
+        return self._see(*self.find(experiment, run_id))
+
+    def _see(self, key: RunKey, path: Path) -> Sight:
         stored = self.plans.get(key, signature(path, layout.PLAN), lambda: read_plan(path), weight=_weight(path))
         assert stored is not None
         now = self.journals.get(key, signature(path), lambda: run_now(path, stored.plan), weight=_weight(path))
@@ -106,11 +106,11 @@ class Room:
         )
 
     def summary(self, key: RunKey, path: Path) -> Summary:
-        found = self.summaries.get(
-            key, (*signature(path), (int(self.locks.held(path)), 0)), lambda: summarize(key, path, self.locks)
-        )
-        assert found is not None
-        return found
+        try:
+            seen = self._see(key, path)
+        except StoreError as error:
+            return broken(key, path, str(error))
+        return summarize(key, seen.created, seen.now, seen.state)
 
     def headline(self, key: RunKey, path: Path) -> str | None:
         """The verdict sentence; None: not known yet. The run itself is not kept."""

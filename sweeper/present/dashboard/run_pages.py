@@ -11,7 +11,7 @@ from sweeper.analysis.verdict import ratio_words
 from sweeper.errors import StoreError
 from sweeper.present.dashboard.filters import SORTS, Filter, choices
 from sweeper.present.dashboard.live import panel
-from sweeper.present.dashboard.reading import Line, journal_lines, line_of
+from sweeper.present.dashboard.reading import Line, journal_line, journal_trials, line_of
 from sweeper.present.dashboard.render import page
 from sweeper.present.dashboard.room import NotHere, Room, Sight
 from sweeper.present.dashboard.shelf import RunKey
@@ -77,9 +77,9 @@ def run(room: Room, experiment: str, run_id: str, chosen: Filter) -> HTMLRespons
         lines = [line_of(entry, chosen) for entry in outcomes[pages.slice(LINES_A_PAGE)]]
         found = len(outcomes)
     else:
-        every = journal_lines(sight.now, chosen)
+        every = journal_trials(sight.now, chosen)
         pages, found = Pages.of(len(every), LINES_A_PAGE, chosen.page), len(every)
-        lines = every[pages.slice(LINES_A_PAGE)]
+        lines = [journal_line(sight.now, *entry) for entry in every[pages.slice(LINES_A_PAGE)]]
     return page(
         "run.html.j2",
         sight=sight,

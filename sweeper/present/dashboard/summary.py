@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from sweeper.core.trial import Plan
-from sweeper.errors import StoreError
-from sweeper.present.dashboard.journal import RunNow, run_now
+from sweeper.present.dashboard.journal import RunNow
 from sweeper.present.dashboard.shelf import RunKey
 from sweeper.store.lock import is_locked
-from sweeper.store.reader import read_plan
 
 RunState = Literal["running", "finished", "interrupted", "broken"]
 PROBE_S = 2.0
@@ -73,22 +71,23 @@ def state_of(now: RunNow, *, locked: bool) -> RunState:
     return "finished" if ended else "interrupted"
 
 
-def summarize(key: RunKey, run_dir: Path, locks: Locks) -> Summary:
-    try:
-        stored = read_plan(run_dir)
-    except StoreError as error:
-        when = datetime.fromtimestamp(run_dir.stat().st_mtime, UTC) if run_dir.exists() else None
-        return Summary(key=key, state="broken", created=f"{when:%Y-%m-%d %H:%M}" if when else "", problem=str(error))
-    now = run_now(run_dir, stored.plan)
-    counts = now.counts
+def broken(key: RunKey, run_dir: Path, problem: str) -> Summary:
+    """Of a run whose plan cannot be read."""
+    when = datetime.fromtimestamp(run_dir.stat().st_mtime, UTC) if run_dir.exists() else None
+    return Summary(key=key, state="broken", created=f"{when:%Y-%m-%d %H:%M}" if when else "", problem=problem)
+
+
+def summarize(key: RunKey, created: str, now: RunNow, state: RunState) -> Summary:
+    """`created`: ISO 8601, UTC."""
+    plan, counts = now.plan, now.counts
     return Summary(
         key=key,
-        state=state_of(now, locked=not now.over and locks.held(run_dir)),
-        created=stored.created_at[:16].replace("T", " "),
-        model=_model(stored.plan),
-        device=stored.plan.arms[0].server.device if stored.plan.arms else "",
-        arms=len(stored.plan.arms),
-        trials=len(stored.plan.trials),
+        state=state,
+        created=created[:16].replace("T", " "),
+        model=_model(plan),
+        device=plan.arms[0].server.device if plan.arms else "",
+        arms=len(plan.arms),
+        trials=len(plan.trials),
         measured=now.measured,
         total=now.total,
         completed=counts["completed"],
