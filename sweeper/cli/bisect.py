@@ -34,7 +34,7 @@ def command(experiment: Path, out: Path, as_json: bool, **options: Any) -> int:
     question = Question(**options)
     bench = SessionBench(experiment)
     found = candidates(bench.plan, bench.sweep_axes, question)
-    click.echo(f"{question.quantity} of {found.label} over {len(found.versions)} versions", err=True)
+    click.echo(f"{question.quantity} over {len(found.versions)} versions", err=True)
     folder = out / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     try:
         hunt = find_first_bad(bench.plan, found, question, bench.again, folder, lambda text: click.echo(text, err=True))

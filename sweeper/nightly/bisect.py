@@ -45,7 +45,6 @@ class Candidates:
 
     versions: tuple[str, ...]
     trials: Mapping[str, str]
-    label: str
 
 
 def candidates(plan: Plan, sweep: Mapping[str, Sequence[Any]], question: Question) -> Candidates:
@@ -60,7 +59,6 @@ def candidates(plan: Plan, sweep: Mapping[str, Sequence[Any]], question: Questio
     chosen = _between(values, question)
     allowed = select(plan, question.only) if question.only else frozenset(trial.trial_id for trial in plan.trials)
     trials: dict[str, str] = {}
-    labels = set()
     for trial in plan.trials:
         arm = plan.arm(trial.arm_id)
         value = _text(arm.axes.get(key, arm.axes.get(key.replace("-", "_"))))
@@ -71,10 +69,9 @@ def candidates(plan: Plan, sweep: Mapping[str, Sequence[Any]], question: Questio
                 f"{value}: more than one trial; name one with --only, e.g. 'steps=3,topk=1,concurrency=1'"
             )
         trials[value] = trial.trial_id
-        labels.add(arm.label)
     if missing := [value for value in chosen if value not in trials]:
         raise ConfigError(f"{missing[0]}: no trial of this version in the plan; look at `sweeper plan`")
-    return Candidates(versions=tuple(chosen), trials=trials, label=" / ".join(sorted(labels)))
+    return Candidates(versions=tuple(chosen), trials=trials)
 
 
 def find_first_bad(
