@@ -135,7 +135,7 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
     load = workload if isinstance(workload, Mapping) else {}
     gpus = first.fingerprint.gpu if first else ()
     facts = [
-        ("Model", arm.server.model_path),
+        ("Model", model_name(arm.server.model_path)),
         ("Engine", f"SGLang {(first and first.effective.version) or run.plan.engine_version or 'unknown'}"),
         ("Hardware", f"{len(gpus)} × {gpus[0]}" if gpus else ("CPU" if arm.server.device == "cpu" else "unknown")),
         (
@@ -147,6 +147,11 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
         ("Began", first.started_at[:16].replace("T", " ") + " UTC" if first else ABSENT),
     ]
     return tuple((name, str(value)) for name, value in facts)
+
+
+def model_name(path: str) -> str:
+    """`moonshotai/Kimi-K2.5`; of a folder its last two names, since the rest says more of the machine than of the model."""
+    return "/".join(path.rstrip("/").split("/")[-2:])
 
 
 def _plain(value: object) -> str:

@@ -63,7 +63,7 @@ def index(room: Room, find: str, number: int) -> HTMLResponse:
         all_runs=len(runs),
         find=find,
         pages=pages,
-        refresh_s=2 if pending else 5 if any(summary.state == "running" for summary, _ in shown) else 0,
+        refresh_s=2 if pending or not runs else 5,
     )
 
 

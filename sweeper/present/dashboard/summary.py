@@ -9,6 +9,7 @@ from typing import Literal
 from sweeper.core.trial import Plan
 from sweeper.present.dashboard.journal import RunNow
 from sweeper.present.dashboard.shelf import RunKey
+from sweeper.present.document import model_name
 from sweeper.store.lock import is_locked
 
 RunState = Literal["running", "finished", "interrupted", "broken"]
@@ -97,6 +98,4 @@ def summarize(key: RunKey, created: str, now: RunNow, state: RunState) -> Summar
 
 
 def _model(plan: Plan) -> str:
-    """The last two parts of the path: `moonshotai/Kimi-K2.5`, `toy/target`."""
-    names = dict.fromkeys("/".join(arm.server.model_path.rstrip("/").split("/")[-2:]) for arm in plan.arms)
-    return ", ".join(names)
+    return ", ".join(dict.fromkeys(model_name(arm.server.model_path) for arm in plan.arms))
