@@ -27,7 +27,7 @@ def marks_of(
     )
     return (
         *(mark for mark in doubts if mark is not None),
-        *content_marks(outcome.samples),
+        *content_marks(outcome.samples, draft_tokens=server.effective.num_draft_tokens),
         *_difference_marks(differences),
         *_error_marks(metrics),
         *_generator_marks(outcome),

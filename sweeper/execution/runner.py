@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.metrics import summarize
 from sweeper.core.events import (
     GroupEvent,
@@ -201,6 +202,7 @@ class _Group:
         metrics = summarize(
             outcome.samples,
             draft_tokens=server.effective.num_draft_tokens,
+            positions=draft_positions(server.effective),
             concurrency=owed.trial.load.concurrency,
             answers={prompt.prompt_id: prompt.answer for prompt in job.prompts.prompts if prompt.answer is not None},
         )
