@@ -70,6 +70,8 @@ def _split(values: Sequence[float], usual_sd: float | None) -> tuple[list[float]
 def _disagree(first: Sequence[float], again: Sequence[float], sd: float) -> bool:
     if not again or not first:
         return bool(again)
+    if sd == 0:  # single values: nobody knows how far two of them may lie apart
+        return False
     error = max(sd, UNSTABLE_MIN / 4) * math.sqrt(1 / len(first) + 1 / len(again))
     return abs(math.log(median(first) / median(again))) > DISTURBED_Z * error
 

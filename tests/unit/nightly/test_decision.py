@@ -95,6 +95,12 @@ def test_a_disturbed_sweep_is_set_right_by_the_second_measurement() -> None:
     assert finding.night.value == pytest.approx(100.05)
 
 
+def test_two_single_values_are_no_disturbance() -> None:
+    assert combine("n", [21.0], [29.0]).disturbed is False
+    assert combine("n", [21.0], [29.0]).night.value == 25.0
+    assert combine("n", [21.0, 21.2], [29.0, 29.1]).disturbed is True
+
+
 def test_a_second_measurement_that_agrees_confirms() -> None:
     past = nights((100.0,) * 30)
     first, again = (94.9, 95.2, 95.0, 94.8), (95.1, 94.7, 95.3, 95.0, 95.2, 94.9)
