@@ -150,7 +150,7 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
 
 
 def model_name(path: str) -> str:
-    """`moonshotai/Kimi-K2.5`; of a folder its last two names, since the rest says more of the machine than of the model."""
+    """`moonshotai/Kimi-K2.5`; of a folder its last two names: the rest is about the machine."""
     return "/".join(path.rstrip("/").split("/")[-2:])
 
 

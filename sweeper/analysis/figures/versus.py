@@ -1,31 +1,41 @@
 """The figure of two runs side by side."""
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
 from sweeper.analysis.figures.common import MOST_ARMS, Drawn, load_title
-from sweeper.analysis.figures.style import BASELINE, COLORS, SYMBOLS, Theme, blank, text
+from sweeper.analysis.figures.style import BASELINE, SOFT, SYMBOLS, Theme, blank, looks, text
 from sweeper.analysis.verdict import ratio_words
 from sweeper.analysis.versus import Change, Versus
+from sweeper.core.trial import Arm
 
 
-def changes(versus: Versus, *, theme: Theme = "light") -> Drawn | None:
-    """Second run over first, a row a configuration, a colour a load point; None when they share nothing."""
+def changes(versus: Versus, arms: Sequence[Arm], *, theme: Theme = "light") -> Drawn | None:
+    """Second run over first, a row a configuration in its colour, a symbol a load point; None when they share nothing.
+
+    `arms`: of the first run, whose colours hold."""
     labels = list(dict.fromkeys(change.label for change in versus.changes))[:MOST_ARMS]
     loads = list(dict.fromkeys(change.load for change in versus.changes))
     if not labels:
         return None
+    styles = looks(arms)
+    colors = {arm.label: styles[arm.arm_id].color for arm in arms}
     figure = blank(130 + 20 * len(labels) * max(2, min(len(loads), 6)), theme=theme)
     for number, load in enumerate(loads):
         mine = [change for change in versus.changes if change.load == load and change.label in labels]
-        color = COLORS[number % len(COLORS)]
         shift = (number - (len(loads) - 1) / 2) * 0.7 / len(loads)
         figure.add_trace(
             go.Scatter(
                 x=[change.estimate.ratio for change in mine],
                 y=[labels.index(change.label) + shift for change in mine],
-                error_x=_interval(mine, color),
+                error_x=_interval(mine),
                 mode="markers",
-                marker={"color": color, "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 10},
+                marker={
+                    "color": [colors.get(change.label, BASELINE) for change in mine],
+                    "symbol": SYMBOLS[number % len(SYMBOLS)],
+                    "size": 10,
+                },
                 name=text(load_title(load)),
                 hovertext=[_words(change) for change in mine],
                 hoverinfo="text",
@@ -52,14 +62,14 @@ def _words(change: Change) -> str:
     )
 
 
-def _interval(mine: list[Change], color: str) -> dict[str, object]:
+def _interval(mine: list[Change]) -> dict[str, object]:
     estimates = [change.estimate for change in mine]
     return {
         "type": "data",
         "symmetric": False,
         "array": [(entry.high or entry.ratio) - entry.ratio for entry in estimates],
         "arrayminus": [entry.ratio - (entry.low or entry.ratio) for entry in estimates],
-        "color": color,
+        "color": SOFT,
         "thickness": 1.5,
         "width": 5,
     }

@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -174,7 +173,3 @@ def _weight(run_dir: Path) -> int:
         return max(1, (run_dir / layout.PLAN).stat().st_size // 300)
     except OSError:
         return 1
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)

@@ -166,4 +166,4 @@ def compare_figure(room: Room, first: str, second: str) -> Drawn | None:
             raise NotHere("No such run.")
         sides.append(room.sight(key.experiment, key.run_id))
     result = room.compared(*sides)
-    return changes(result) if result else None
+    return changes(result, sides[0].plan.arms) if result else None

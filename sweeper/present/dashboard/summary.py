@@ -31,8 +31,6 @@ class Summary:
     created: str
     """UTC, to the minute."""
     model: str = ""
-    device: str = ""
-    arms: int = 0
     trials: int = 0
     measured: int = 0
     total: int = 0
@@ -86,8 +84,6 @@ def summarize(key: RunKey, created: str, now: RunNow, state: RunState) -> Summar
         state=state,
         created=created[:16].replace("T", " "),
         model=_model(plan),
-        device=plan.arms[0].server.device if plan.arms else "",
-        arms=len(plan.arms),
         trials=len(plan.trials),
         measured=now.measured,
         total=now.total,
