@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
+# plotly uses pandas as soon as it is in sys.modules, also while another thread is still importing it.
+import pandas  # noqa: F401
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
