@@ -112,7 +112,7 @@ def waterfall(samples: Sequence[Sample], *, theme: Theme = "light") -> Drawn | N
     return Drawn(
         name="waterfall",
         title="The requests of this measurement",
-        caption="Each row is one request, in the order of sending: waiting for its first token, then being answered." + cut,
+        caption="Each row is one request, in the order of sending: first waiting, then being answered." + cut,
         figure=figure,
     )
 
