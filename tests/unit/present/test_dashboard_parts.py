@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from sweeper.engine.log import Pace, pace_of
 from sweeper.present.dashboard import logs
 from sweeper.present.dashboard.filters import Filter
 from sweeper.present.dashboard.journal import Journal, RunNow
@@ -149,3 +150,11 @@ def test_what_is_kept_has_bounds_and_failures_are_told() -> None:
 def test_times_and_courses_in_words() -> None:
     assert [duration(value) for value in (None, 5, 300, 7500)] == ["unknown", "5 s", "5 min", "2 h 05 min"]
     assert sparkline([1, 2, 3]) == "▁▅█" and sparkline([]) == "" and sparkline([2, 2]) == "▄▄"
+
+
+def test_the_engines_own_pace_is_read_from_its_log() -> None:
+    line = "Decode batch, #running-req: 3, #token: 212, token usage: 0.03, {}gen throughput (token/s): 64.12, #queue-req: 0"
+    speculative = pace_of(line.format("accept len: 3.24, accept rate: 0.75, cuda graph: False, "))
+    assert speculative == Pace(tok_per_s=64.12, running=3, accept_length=3.24)
+    assert pace_of(line.format("cuda graph: True, ")) == Pace(tok_per_s=64.12, running=3, accept_length=None)
+    assert pace_of("[2026-11-29 20:56:02] Prefill batch, #new-seq: 1") is None
