@@ -153,7 +153,7 @@ def test_times_and_courses_in_words() -> None:
 
 
 def test_the_engines_own_pace_is_read_from_its_log() -> None:
-    line = "Decode batch, #running-req: 3, #token: 212, token usage: 0.03, {}gen throughput (token/s): 64.12, #queue-req: 0"
+    line = "Decode batch, #running-req: 3, #token: 212, {}gen throughput (token/s): 64.12, #queue-req: 0"
     speculative = pace_of(line.format("accept len: 3.24, accept rate: 0.75, cuda graph: False, "))
     assert speculative == Pace(tok_per_s=64.12, running=3, accept_length=3.24)
     assert pace_of(line.format("cuda graph: True, ")) == Pace(tok_per_s=64.12, running=3, accept_length=None)
