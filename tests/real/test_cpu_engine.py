@@ -27,7 +27,7 @@ TOY_SPECULATES = {
     "toy, EAGLE3 3-1-4": 2.5,
     "toy, EAGLE3 5-4-16": 3.0,
     "toy, NGRAM": 1.2,
-    "toy, STANDALONE 3-1-4": 3.5,
+    "toy, STANDALONE 3-1-4": 3.0,  # not 4: the engine hands its drafter the prompt without the first token
 }
 Start = Sequence[str | Path]
 Answers = dict[str, list[Answer]]
