@@ -40,6 +40,11 @@ class Reading:
     categories: tuple[str, ...]
     read_at: datetime
 
+    @property
+    def decided(self) -> bool:
+        """Whether anything could be compared yet."""
+        return any(entry.estimate for entry in self.comparison.outcomes)
+
     def outcomes(self, chosen: Filter) -> list[Outcome]:
         """In the order asked for; what has no number comes last."""
         taken = [entry for entry in self.comparison.outcomes if _takes(chosen, entry)]
