@@ -203,14 +203,17 @@ def _change_at(
 
 
 def _drift(series: _Series, change: _Change, policy: Policy, penalty: float) -> Ramp | None:
-    """A decline over many nights, when it fits better than the steps at the change points."""
+    """A decline over many nights, when it fits better than the steps at the change points.
+
+    Each step after the first brings a date and a size, hence two penalties.
+    """
     offset = max(0, min(change.begin, series.good) - policy.level_nights)
     values, weights = series.values[offset:], 1 / series.variances[offset:]
     ramp = best_ramp(values, weights, change.level, policy.drift_nights)
     if ramp is None or ramp.total > -policy.drift_min:
         return None
     steps = [step - offset for step in change.steps]
-    if ramp.error >= steps_error(values, weights, change.level, steps) + penalty * (len(steps) - 1):
+    if ramp.error >= steps_error(values, weights, change.level, steps) + 2 * penalty * (len(steps) - 1):
         return None
     return Ramp(begin=ramp.begin + offset, total=ramp.total, error=ramp.error)
 
