@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,7 @@ def _told(ended: RunEnded, path: Path, *, as_json: bool) -> int:
 
 def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunEnded, Path, bool]:
     from sweeper.execution import session
+    from sweeper.execution.emergency import stop_on_signals
     from sweeper.execution.ray_pool import RayPool
     from sweeper.execution.tools import real_tools
     from sweeper.present.progress import make_display
@@ -95,26 +95,6 @@ def _where_to_watch(run_dir: Path) -> str:
     url = RunKey(experiment=run_dir.parent.name, run_id=run_dir.name).url
     results = shlex.quote(str(run_dir.parents[1]))
     return f"watch it: `sweeper dashboard {results}`, then http://127.0.0.1:{DEFAULT_PORT}{url}"
-
-
-def stop_on_signals(controller: Any) -> None:
-    """The first SIGINT or SIGTERM stops in order, the second at once."""
-    from sweeper.execution.emergency import end_servers
-
-    asked = False
-
-    def stop() -> None:
-        nonlocal asked
-        if asked:
-            end_servers(controller.run_id)
-            os._exit(130)
-        asked = True
-        _say("stopping servers; once more to kill them at once")
-        controller.interrupt()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
 
 
 def _show(path: Path, *, as_json: bool, state: str) -> RunData:

@@ -38,6 +38,7 @@ from sweeper.core.events import GroupEvent  # noqa: E402
 from sweeper.core.run import GroupJob  # noqa: E402
 from sweeper.errors import PreflightError, ServerError  # noqa: E402
 from sweeper.execution.pool import Slot, pump  # noqa: E402
+from sweeper.execution.ray_address import first_line, last_line, probe, until_gone, why_not  # noqa: E402
 from sweeper.execution.runner import Tools  # noqa: E402
 
 OBJECT_STORE_BYTES = 256 * 2**20
@@ -46,8 +47,6 @@ STOP_TIMEOUT_S = 120.0
 """A worker that has not stopped its server by then is killed; the keeper ends the server."""
 CONNECT_TIMEOUT_S = 180.0
 """A Ray of our own takes 3 s to start on an idle machine, half a minute on a busy one."""
-HEAD_EVERY_S = 5.0
-HEAD_TRIES = 3
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
 
@@ -149,7 +148,7 @@ class RayPool:
             ended = True
             self._discard(reserved)
             raise ServerError(
-                f"the worker on {slot.name} was lost: {_first_line(error)}", failure_class="node_lost"
+                f"the worker on {slot.name} was lost: {first_line(error)}", failure_class="node_lost"
             ) from error
         finally:
             if not ended:
@@ -157,7 +156,7 @@ class RayPool:
 
     async def _while_ray_lives(self, stream: Any) -> AsyncGenerator[GroupEvent, None]:
         """Ray itself would wait a minute for its dead head, and then abort this process."""
-        head = asyncio.create_task(_until_gone(ray.get_runtime_context().gcs_address))
+        head = asyncio.create_task(until_gone(ray.get_runtime_context().gcs_address))
         try:
             while True:
                 following = asyncio.ensure_future(_following(stream))
@@ -256,7 +255,7 @@ class RayPool:
         except ray.exceptions.RayError as error:
             remove_placement_group(group)
             raise PreflightError(
-                f"no worker starts on {node.name}: {_last_line(error)}; install the same Sweeper and Python there"
+                f"no worker starts on {node.name}: {last_line(error)}; install the same Sweeper and Python there"
             ) from error
         except BaseException:
             remove_placement_group(group)
@@ -292,20 +291,6 @@ async def _following(stream: Any) -> GroupEvent | None:
     return event
 
 
-async def _until_gone(address: str) -> None:
-    """Returns when nobody has taken a connection there HEAD_TRIES times in a row."""
-    host, _, port = address.rpartition(":")
-    failed = 0
-    while failed < HEAD_TRIES:
-        await asyncio.sleep(HEAD_EVERY_S)
-        try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), HEAD_EVERY_S)
-            writer.close()
-            failed = 0
-        except OSError:
-            failed += 1
-
-
 async def _await(reference: Any) -> Any:
     return await reference
 
@@ -316,7 +301,7 @@ def _connect(address: str | None) -> None:
     if address is None:  # workers of our own Ray inherit this; a checkout is found whatever the current folder is
         os.environ["PYTHONPATH"] = _python_path()
     else:
-        _probe(address)
+        probe(address)
     outcome: queue.Queue[Exception | None] = queue.Queue()
 
     def connect() -> None:
@@ -341,42 +326,7 @@ def _connect(address: str | None) -> None:
         waited = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s"
         raise PreflightError(f"{address or 'Ray'}: {waited}; see `ray status` there") from None
     if error is not None:
-        raise PreflightError(_why_not(address, error)) from error
-
-
-def _probe(address: str) -> None:
-    """Ray itself would knock for ever at a port where nobody listens."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return  # `auto` and the like: Ray's own words
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except OSError as error:
-        raise PreflightError(
-            f"{address}: no Ray cluster answers there ({error}); see `ray status` on its head node"
-        ) from error
-
-
-def _why_not(address: str | None, error: Exception) -> str:
-    told = _first_line(error)
-    lower = str(error).lower()
-    if address is None:
-        return f"Ray did not start: {told}"
-    if "version" in lower and "ray" in lower:
-        return f"{address}: another Ray or Python than here ({ray.__version__}): {told}; install the cluster's versions"
-    if "token" in lower or "auth" in lower:
-        return f"{address}: the cluster wants its token: {told}; set RAY_AUTH_TOKEN_PATH to it"
-    return f"{address}: no Ray cluster answers there: {told}; see `ray status` on its head node"
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+        raise PreflightError(why_not(address, error, version=ray.__version__)) from error
 
 
 def _remote(kind: Any) -> Any:

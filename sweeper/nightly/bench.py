@@ -1,8 +1,6 @@
 """What a night measures with: a sweep, and a second measurement of a few of its trials."""
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +10,7 @@ from typing import Any, Protocol
 from sweeper.analysis.nightly.record import ArmNight
 from sweeper.core.run import RunData
 from sweeper.core.trial import LaunchGroup, Plan, ServerStart
-from sweeper.execution.controller import Controller
+from sweeper.execution.emergency import stop_on_signals
 from sweeper.execution.session import Options, Prepared, finished_run, open_run, prepare, run_session
 from sweeper.nightly.circumstances import circumstances
 from sweeper.nightly.doctor import doctor_of
@@ -91,7 +89,7 @@ class SessionBench:
         opened = open_run(prepared, options)
         display = make_display(prepared.plan, sys.stderr)
         try:
-            ended = asyncio.run(run_session(prepared, opened, pool, display, on_controller=_stop_on_signals))
+            ended = asyncio.run(run_session(prepared, opened, pool, display, on_controller=stop_on_signals))
         finally:
             display.close()
         if ended.interrupted:
@@ -124,23 +122,3 @@ def with_baselines(plan: Plan, trial_ids: frozenset[str]) -> frozenset[str]:
     chosen = [trial for trial in plan.trials if trial.trial_id in trial_ids]
     wanted = {(plan.arm(trial.arm_id).baseline_id, trial.load) for trial in chosen}
     return trial_ids | {trial.trial_id for trial in plan.trials if (trial.arm_id, trial.load) in wanted}
-
-
-def _stop_on_signals(controller: Controller) -> None:
-    """The first SIGINT or SIGTERM stops in order, the second at once."""
-    from sweeper.execution.emergency import end_servers
-
-    asked = False
-
-    def stop() -> None:
-        nonlocal asked
-        if asked:
-            end_servers(controller.run_id)
-            os._exit(130)
-        asked = True
-        sys.stderr.write("stopping servers; once more to kill them at once\n")
-        controller.interrupt()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)

@@ -18,12 +18,12 @@ from typing import Any
 
 import psutil
 
-from sweeper.cli.run import stop_on_signals
 from sweeper.core.launch import LaunchPlan, Server
 from sweeper.core.result import Completed
 from sweeper.effects import ledger
 from sweeper.errors import SweeperError
 from sweeper.execution import session
+from sweeper.execution.emergency import stop_on_signals
 from sweeper.execution.pool import LocalPool
 from sweeper.execution.runner import Tools
 from sweeper.execution.tools import real_tools

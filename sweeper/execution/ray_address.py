@@ -1,0 +1,61 @@
+"""The address of a Ray cluster: does anybody answer there, and what its errors mean. Needs no ray."""
+
+import asyncio
+import socket
+
+from sweeper.errors import PreflightError
+
+HEAD_EVERY_S = 5.0
+HEAD_TRIES = 3
+
+
+def probe(address: str) -> None:
+    """Ray itself would knock for ever at a port where nobody listens."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # `auto` and the like: Ray's own words
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except OSError as error:
+        raise PreflightError(
+            f"{address}: no Ray cluster answers there ({error}); see `ray status` on its head node"
+        ) from error
+
+
+async def until_gone(address: str) -> None:
+    """Returns when nobody has taken a connection there HEAD_TRIES times in a row."""
+    host, _, port = address.rpartition(":")
+    failed = 0
+    while failed < HEAD_TRIES:
+        await asyncio.sleep(HEAD_EVERY_S)
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), HEAD_EVERY_S)
+            writer.close()
+            failed = 0
+        except OSError:
+            failed += 1
+
+
+def why_not(address: str | None, error: Exception, *, version: str) -> str:
+    """Why Ray could not be started or joined, in one line with its remedy."""
+    told = first_line(error)
+    lower = str(error).lower()
+    if address is None:
+        return f"Ray did not start: {told}"
+    if "version" in lower and "ray" in lower:
+        return f"{address}: another Ray or Python than here ({version}): {told}; install the cluster's versions"
+    if "token" in lower or "auth" in lower:
+        return f"{address}: the cluster wants its token: {told}; set RAY_AUTH_TOKEN_PATH to it"
+    return f"{address}: no Ray cluster answers there: {told}; see `ray status` on its head node"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def last_line(error: Exception) -> str:
+    """What an error says last: Ray puts the cause there."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
