@@ -1,14 +1,21 @@
-"""`python -m tests.chaos --n 200 --seed 1`: a random campaign; `--each`: every fault once; `--list`: their names."""
+"""`python -m tests.chaos --n 200 --seed 1`: a random campaign; `--each`: every fault once; `--list`: their names.
+
+With `--journal FILE` the outcomes are kept, and the same command goes on where it stopped: a campaign of an hour can be
+run in pieces (`--for-s 240`).
+"""
 
 import argparse
 import random
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .campaign import Outcome, run_fault
 from .faults import every_fault
+from .journal import Journal
 
 
 def main() -> int:
@@ -20,20 +27,36 @@ def main() -> int:
     rng = random.Random(args.seed)
     chosen = faults if args.each else [rng.choice(faults) for _ in range(args.n)]
     seeds = [rng.randrange(2**32) for _ in chosen]
-    outcomes: list[Outcome] = []
+    journal = Journal(args.journal, chosen)
+    before = len(journal.outcomes)
+    deadline = time.monotonic() + args.for_s
+
+    def strike(number: int, folder: Path) -> Outcome | None:
+        if time.monotonic() > deadline:
+            return None
+        return run_fault(chosen[number], folder / str(number), seed=seeds[number], plant=args.plant)
+
+    _strike_all(journal, strike, jobs=args.jobs)
+    if len(journal.outcomes) < len(chosen):
+        print(f"{len(journal.outcomes)} of {len(chosen)} faults done; the same command goes on", flush=True)
+        return 0
+    if before:
+        print("\n".join(f"{number + 1:4d}  {row(one)}" for number, one in sorted(journal.outcomes.items())))
+    print(summary(journal.ordered(), args.seed))
+    return 0 if all(outcome.fine for outcome in journal.ordered()) else 1
+
+
+def _strike_all(journal: Journal, strike: Callable[[int, Path], Outcome | None], *, jobs: int) -> None:
+    """Every fault that is not done yet, until `strike` gives None because the time is up."""
     with (
         tempfile.TemporaryDirectory(prefix="sweeper-chaos-", ignore_cleanup_errors=True) as folder,
-        ThreadPoolExecutor(args.jobs) as workers,
+        ThreadPoolExecutor(jobs) as workers,
     ):
-        places = [Path(folder) / str(number) for number in range(len(chosen))]
-        struck = workers.map(
-            lambda fault, place, seed: run_fault(fault, place, seed=seed, plant=args.plant), chosen, places, seeds
-        )
-        for number, outcome in enumerate(struck, start=1):
-            outcomes.append(outcome)
-            print(f"{number:4d}  {row(outcome)}", flush=True)
-    print(summary(outcomes, args.seed))
-    return 0 if all(outcome.fine for outcome in outcomes) else 1
+        left = journal.left()
+        for number, outcome in zip(left, workers.map(lambda number: strike(number, Path(folder)), left), strict=True):
+            if outcome is not None:
+                journal.add(number, outcome)
+                print(f"{number + 1:4d}  {row(outcome)}", flush=True)
 
 
 def row(outcome: Outcome) -> str:
@@ -43,7 +66,7 @@ def row(outcome: Outcome) -> str:
     return f"{outcome.fault:46}  exit {outcome.exit_code!s:>4}  {told}  {resumed}  {outcome.seconds:5.1f} s{mark}"
 
 
-def summary(outcomes: list[Outcome], seed: int) -> str:
+def summary(outcomes: Sequence[Outcome], seed: int) -> str:
     return (
         f"{len(outcomes)} faults of {len({one.fault for one in outcomes})} kinds, seed {seed}: "
         f"lost {sum(one.lost for one in outcomes)}, leaked {sum(len(one.leaked) for one in outcomes)}, "
@@ -59,6 +82,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time, each in its own place")
     parser.add_argument("--each", action="store_true", help="every fault once, in order")
     parser.add_argument("--match", default="", help="only faults whose name holds this")
+    parser.add_argument("--journal", type=Path, help="keep the outcomes here, and go on where they end")
+    parser.add_argument("--for-s", type=float, default=float("inf"), help="strike nothing new after so many seconds")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--plant", choices=["plain-write", "kill-by-name", "late-ledger"])
     return parser.parse_args()
