@@ -1,10 +1,11 @@
 """Slow answers, made once in the background and kept while the files they came from stay the same."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
@@ -33,6 +34,7 @@ class _Entry(Generic[Value]):
     signature: Signature
     future: Future[Value]
     weight: int
+    begun_s: float = field(default_factory=time.monotonic)
     last: Value | None = None
     """The answer for the files as they were before: better than none while a run goes on."""
 
@@ -55,12 +57,13 @@ class Kept(Generic[Value]):
         weight: int = 1,
         patience_s: float | None = None,
     ) -> Value | None:
-        """The value for `signed`; while it is still being made after `patience_s`, the one before it, or None.
+        """The value for `signed`; the one before it, or None, when it is still being made `patience_s` after its begin.
 
         Raises what `make` raised. `patience_s` None waits for as long as it takes."""
         entry = self._entry(key, signed, make, weight)
+        left_s = None if patience_s is None else max(0.0, entry.begun_s + patience_s - time.monotonic())
         try:
-            return entry.future.result(timeout=patience_s)
+            return entry.future.result(timeout=left_s)
         except NotYet:
             if entry.future.done():
                 raise

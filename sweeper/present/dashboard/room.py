@@ -1,6 +1,8 @@
 """What every page shares: the shelf, and what was read already."""
 
-from contextlib import nullcontext
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
@@ -122,8 +124,25 @@ class Room:
         return self._read(path).document.headline
 
     def _read(self, path: Path) -> Reading:
-        with self.large if _weight(path) > LARGE_TRIALS else nullcontext():
+        with self._patiently(path):
             return read_whole(path)
+
+    @contextmanager
+    def _patiently(self, *paths: Path) -> Iterator[None]:
+        """Around the reading of runs: when they are large, alone, and without the garbage collector.
+
+        It would go through hundreds of thousands of new values again and again, none of them garbage, and every page
+        would wait for it up to a second; frozen, what was read is never gone through."""
+        if sum(map(_weight, paths)) <= LARGE_TRIALS:
+            yield
+            return
+        with self.large:
+            gc.disable()
+            try:
+                yield
+                gc.freeze()
+            finally:
+                gc.enable()
 
     def figure(self, sight: Sight, name: str, chosen: Filter) -> Drawn | None:
         reading = self.reading(sight.key, sight.path, patience_s=None)
@@ -136,11 +155,12 @@ class Room:
         """None: still being read."""
         signed = signature(first.path) + signature(second.path)
         return self.comparisons.get(
-            (first.key, second.key),
-            signed,
-            lambda: versus(read_run(first.path), read_run(second.path)),
-            patience_s=PATIENCE_S,
+            (first.key, second.key), signed, lambda: self._versus(first.path, second.path), patience_s=PATIENCE_S
         )
+
+    def _versus(self, first: Path, second: Path) -> Versus:
+        with self._patiently(first, second):
+            return versus(read_run(first), read_run(second))
 
     def inside(self, path: Path) -> Path:
         """`path`, when it is a file of the results folder. Ids in a plan are data: they may say `..`."""
