@@ -1,6 +1,7 @@
 """`sweeper nightly`: the same experiment every night, and one sentence in the morning."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -93,7 +94,7 @@ def install(experiment: Path, history_dir: Path, kind: str | None, **options: An
     if kind is None:
         raise click.UsageError("choose one of --systemd, --cron, --github-actions, --ray-job")
     from sweeper.effects.facts import load_experiment
-    from sweeper.nightly.install import Installation, checked_time, files_for
+    from sweeper.nightly.install import Installation, carried, checked_time, files_for
 
     policy: Path | None = options["policy"]
     job = Installation(
@@ -103,6 +104,7 @@ def install(experiment: Path, history_dir: Path, kind: str | None, **options: An
         policy=policy.resolve() if policy else None,
         python=sys.executable,
         at=checked_time(options["at"]),
+        environment=carried(os.environ, sys.executable),
     )
     folder: Path | None = options["folder"]
     chosen = folder.resolve() if folder else None

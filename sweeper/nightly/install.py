@@ -1,16 +1,26 @@
 """Files that call `sweeper nightly run`: systemd, cron, GitHub Actions, Ray. Text only; nothing is enabled."""
 
+import getpass
+import grp
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from sweeper.errors import ConfigError
 
 Kind = Literal["systemd", "cron", "github-actions", "ray-job"]
+
+CARRIED = (
+    *("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
+    *("XDG_CACHE_HOME", "XDG_STATE_HOME", "SWEEPER_STATE_DIR"),
+)
+"""Variables that a night needs as they are in the shell in which the experiment was tried: schedulers start with next
+to none, and an engine that compiles its kernels at its first start does not find the compiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +34,8 @@ class Installation:
     python: str
     at: str
     """`HH:MM`, in the local time of the machine (UTC on GitHub)."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What `carried` found."""
 
     @property
     def hour(self) -> int:
@@ -54,6 +66,13 @@ class Files:
     """Name → text."""
     folder: Path
     enable: tuple[str, ...]
+
+
+def carried(environ: Mapping[str, str], python: str) -> dict[str, str]:
+    """What the files set, of `environ`; the interpreter's own folder comes first on the PATH."""
+    found = {name: environ[name] for name in CARRIED if environ.get(name)}
+    folders = [str(Path(python).parent), *found.get("PATH", "/usr/bin:/bin").split(":")]
+    return found | {"PATH": ":".join(dict.fromkeys(filter(None, folders)))}
 
 
 def checked_time(text: str) -> str:
@@ -89,6 +108,9 @@ def _systemd(job: Installation, folder: Path, *, linked: bool) -> Files:
         str(job.history / ".schedule.lock"),
     )
     command = " ".join(_systemd_word(word) for word in (*lock, *job.argv()))
+    variables = "".join(
+        f"Environment={_systemd_quoted(f'{name}={value}')}\n" for name, value in job.environment.items()
+    )
     service = f"""\
 # Written by `sweeper nightly install --systemd`. Output goes to the journal, which rotates itself.
 [Unit]
@@ -97,7 +119,8 @@ Description=Sweeper nightly: {_systemd_text(job.name)}
 [Service]
 Type=oneshot
 WorkingDirectory={_systemd_text(str(job.experiment.parent))}
-# Webhook addresses, one NAME=value a line; chmod 600.
+# As in the shell that wrote this file; a user's service manager knows less.
+{variables}# Webhook addresses, one NAME=value a line; chmod 600.
 EnvironmentFile=-{_systemd_text(str(job.secrets))}
 ExecStart={command}
 # The first signal ends servers in order; what was measured is kept and the next call goes on.
@@ -135,15 +158,45 @@ WantedBy=timers.target
 
 def _cron(job: Installation, folder: Path) -> Files:
     log = job.history / "nightly.log"
+    script = folder / f"nightly-{job.name}.sh"
     lock = ("flock", "--no-fork", "--nonblock", "--conflict-exit-code", "0", str(job.history / ".schedule.lock"))
     secrets = shlex.quote(str(job.secrets))
-    run = f"set -a; [ -f {secrets} ] && . {secrets}; set +a; cd {shlex.quote(str(job.experiment.parent))} && "
-    run += f"{shlex.join((*lock, *job.argv()))} >> {shlex.quote(str(log))} 2>&1"
-    line = f"{job.minute} {job.hour} * * * {run}".replace("%", r"\%")
-    crontab = f"# Sweeper nightly {job.name}; written by `sweeper nightly install --cron`.\nSHELL=/bin/sh\n{line}\n"
-    rotate = f"""\
+    variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in job.environment.items())
+    run = f"""\
+#!/bin/sh
+# Written by `sweeper nightly install --cron`, which calls it; it can be run by hand as well.
+cd {shlex.quote(str(job.experiment.parent))} || exit 2
+exec >> {shlex.quote(str(log))} 2>&1
+
+# As in the shell that wrote this file; cron knows next to nothing.
+{variables}
+# Webhook addresses, one NAME=value a line; chmod 600.
+set -a
+[ ! -f {secrets} ] || . {secrets}
+set +a
+
+exec {shlex.join((*lock, *job.argv()))}
+"""
+    # One short line: some crons cut long ones, and each % would end the command.
+    line = f"{job.minute} {job.hour} * * * /bin/sh {shlex.quote(str(script))}".replace("%", r"\%")
+    crontab, own = shlex.quote(str(folder / "crontab")), shlex.quote(script.name)
+    return Files(
+        files={script.name: run, "crontab": line + "\n", "logrotate.conf": _rotation(log)},
+        folder=folder,
+        enable=(
+            f"sh {shlex.quote(str(script))}; tail {shlex.quote(str(log))}   # a night as cron runs it, to try it",
+            f"(crontab -l 2>/dev/null | grep -vF {own}; cat {crontab}) | crontab -",
+            f"sudo install -m 644 {shlex.quote(str(folder / 'logrotate.conf'))} /etc/logrotate.d/sweeper-{job.name}",
+        ),
+    )
+
+
+def _rotation(log: Path) -> str:
+    # Without `su` logrotate refuses folders that a group may write to.
+    return f"""\
 # Written by `sweeper nightly install --cron`.
 "{log}" {{
+    su {getpass.getuser()} {grp.getgrgid(os.getgid()).gr_name}
     monthly
     rotate 12
     compress
@@ -152,19 +205,12 @@ def _cron(job: Installation, folder: Path) -> Files:
     copytruncate
 }}
 """
-    return Files(
-        files={"crontab": crontab, "logrotate.conf": rotate},
-        folder=folder,
-        enable=(
-            f"(crontab -l 2>/dev/null; cat {shlex.quote(str(folder / 'crontab'))}) | crontab -",
-            f"sudo install -m 644 {shlex.quote(str(folder / 'logrotate.conf'))} /etc/logrotate.d/sweeper-{job.name}",
-        ),
-    )
 
 
 def _github(job: Installation, folder: Path) -> Files:
     history = shlex.quote(str(job.history))
     command = shlex.join(job.argv())
+    variables = "".join(f"          {name}: {json.dumps(value)}\n" for name, value in job.environment.items())
     workflow = f"""\
 # Written by `sweeper nightly install --github-actions`. Needs a self-hosted runner with the label `gpu` on the machine
 # that is measured; the history lives on that machine, outside the checkout.
@@ -188,10 +234,11 @@ jobs:
     timeout-minutes: 1200
     steps:
       - name: Measure and compare
-        # Webhook addresses are repository secrets; name them here as the policy file names them:
-        # env:
+        # As in the shell that wrote this file. Webhook addresses are repository secrets; add them here by the names
+        # that the policy file gives them:
         #   SLACK_WEBHOOK_URL: ${{{{ secrets.SLACK_WEBHOOK_URL }}}}
-        run: {json.dumps(command)}
+        env:
+{variables}        run: {json.dumps(command)}
       - name: Summary
         if: always()
         run: {json.dumps(f'cat {history}/summary.md >> "$GITHUB_STEP_SUMMARY"')}
@@ -219,7 +266,7 @@ def _ray(job: Installation, folder: Path) -> Files:
         "entrypoint": shlex.join((*job.argv(), "--ray-address", "auto")),
         "entrypoint_num_cpus": 0,
         "entrypoint_num_gpus": 0,
-        "runtime_env": {"env_vars": {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}},
+        "runtime_env": {"env_vars": {**job.environment, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}},
         "metadata": {"job": f"sweeper-nightly-{job.name}"},
     }
     target = shlex.quote(str(folder / "ray-job.json"))
@@ -236,7 +283,12 @@ def _ray(job: Installation, folder: Path) -> Files:
 
 def _systemd_word(word: str) -> str:
     """One word of ExecStart."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return _systemd_quoted(word.replace("$", "\0")).replace("\0", "$$")
+
+
+def _systemd_quoted(word: str) -> str:
+    """One word of Environment, where a dollar is a dollar."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return escaped if re.fullmatch(r"[A-Za-z0-9_./:=@%+,-]+", escaped) else f'"{escaped}"'
 
 
