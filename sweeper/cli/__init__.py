@@ -12,6 +12,7 @@ import click
 
 from sweeper import __version__
 from sweeper.errors import SweeperError
+from sweeper.present.glyphs import make_printable
 
 COMMANDS = {
     "run": "Measure every configuration of an experiment; resumes what was cut.",
@@ -66,6 +67,7 @@ def root() -> None:
 
 def run_cli(argv: Sequence[str]) -> int:
     """Run one command; returns the exit code: 0 fine, 1 failed trial or regression, 2 input, 3 bug, 130 interrupted."""
+    make_printable(sys.stdout, sys.stderr)
     try:
         result = root.main(args=list(argv), prog_name="sweeper", standalone_mode=False)
     except click.exceptions.Abort:

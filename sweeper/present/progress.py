@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.analysis.points import load_label
 from sweeper.core.events import (
     Display,
     Event,
@@ -25,7 +26,10 @@ from sweeper.core.events import (
 )
 from sweeper.core.result import Failed, Measurement, Skipped
 from sweeper.core.trial import Arm, Plan
+from sweeper.present.glyphs import spark
 
+SPARKS = 12
+"""Measurements of an arm that its picture shows."""
 MAX_ROWS = 20
 """A long sweep shows what is going on now; the rest is in the summary."""
 STYLES = {"measuring": "green", "failed": "red", "done": "dim", "waiting": "dim"}
@@ -47,6 +51,8 @@ class ArmState:
     measured: int = 0
     tok_per_s: float | None = None
     accept_length: float | None = None
+    rates: list[tuple[str, float]] = field(default_factory=list)
+    """Load point and tok/s of each measurement so far."""
 
 
 @dataclass(slots=True)
@@ -60,6 +66,8 @@ class Progress:
     resumed: int = 0
     trials_ended: int = 0
     began_s: float = 0.0
+    fastest: dict[str, float] = field(default_factory=dict)
+    """Load point → the highest tok/s of any configuration so far."""
 
     def __post_init__(self) -> None:
         self.arms = {arm.arm_id: ArmState() for arm in self.plan.arms}
@@ -93,10 +101,22 @@ class Progress:
                 state.measured += 1
                 state.tok_per_s = one.metrics.output_tok_per_s
                 state.accept_length = one.metrics.spec.accept_length if one.metrics.spec else None
+                self._rate(state, one)
             case TrialEnded():
                 self.trials_ended += 1
             case _:
                 pass
+
+    def _rate(self, state: ArmState, one: Measurement) -> None:
+        load = load_label(next(trial.load for trial in self.plan.trials if trial.trial_id == one.trial_id))
+        value = one.metrics.output_tok_per_s
+        if value is not None:
+            state.rates.append((load, value))
+            self.fastest[load] = max(self.fastest.get(load, 0.0), value)
+
+    def shares(self, state: ArmState) -> list[float]:
+        """The last measurements of one arm as shares of the fastest at their load."""
+        return [value / self.fastest[load] if self.fastest[load] else 0.0 for load, value in state.rates[-SPARKS:]]
 
 
 class PlainDisplay:
@@ -162,7 +182,7 @@ class LiveDisplay:
 
     def _table(self) -> Group:
         table = Table(box=None, pad_edge=False)
-        for name in ("arm", "start", "phase", "", "measured", "tok/s", "accept"):
+        for name in ("arm", "start", "phase", "", "measured", "tok/s", "of best", "accept"):
             table.add_column(name, justify="right" if name in ("measured", "tok/s", "accept") else "left")
         for arm in self._rows():
             state = self._progress.arms[arm.arm_id]
@@ -173,6 +193,7 @@ class LiveDisplay:
                 Text(state.detail[:60]),
                 str(state.measured),
                 _number(state.tok_per_s, 1),
+                Text(spark(self._progress.shares(state), 1.0), style="cyan"),
                 _number(state.accept_length, 2),
             )
         return Group(table, Text(self._summary(), style="bold"))

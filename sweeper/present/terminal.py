@@ -8,22 +8,30 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.analysis.compare import compare
 from sweeper.core.run import RunData
 from sweeper.present.document import Document, LoadTable, Row, document
+from sweeper.present.glyphs import bar
+from sweeper.present.overview import overview
 
 WIDTH = 80
+PICTURED_LABEL = 11
+"""Longer names need the room of the bars: no number may be cut for a picture."""
 STYLES = {"better": "green", "worse": "red", "failed": "red", "baseline": "dim", "skipped": "dim", "pending": "dim"}
-BAR_CELLS = 8
-"""Width of the small bars: one cell is an eighth of the fastest speed of the load point."""
 
 
 def print_run(run: RunData, *, file: IO[str] | None = None) -> None:
     """Headline, winners and one table a load point. No colour into pipes or with NO_COLOR; at most 80 columns."""
     console = make_console(file)
-    doc = document(run)
+    comparison = compare(run)
+    doc = document(run, comparison)
     console.print(Text(doc.headline, style="bold"))
     for note in doc.notes:
         console.print(Text(note, style="yellow"))
+    lines = overview(comparison)
+    if lines:
+        console.print()
+        console.print(lines)
     for table in doc.tables:
         console.print()
         console.print(_title(table))
@@ -49,10 +57,12 @@ def _title(table: LoadTable) -> Text:
 
 def _table(table: LoadTable) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    made.add_column("", max_width=24, overflow="ellipsis", no_wrap=True)
+    pictured = all(len(row.label) <= PICTURED_LABEL for row in table.rows)
+    made.add_column("", max_width=22, overflow="ellipsis", no_wrap=True)
     made.add_column("speedup", no_wrap=True)
     made.add_column("tok/s", justify="right", no_wrap=True)
-    made.add_column("", no_wrap=True)
+    if pictured:
+        made.add_column("", no_wrap=True)
     made.add_column("TTFT ms", justify="right", no_wrap=True)
     made.add_column("TPOT ms", justify="right", no_wrap=True)
     made.add_column("length", justify="right", no_wrap=True)
@@ -64,7 +74,7 @@ def _table(table: LoadTable) -> Table:
             Text(f"{row.mark} {row.label}"),
             Text(_speedup(row), style=style),
             row.tok_per_s,
-            Text(bar(_number(row.tok_per_s), fastest), style="cyan"),
+            *([Text(bar(_number(row.tok_per_s), fastest), style="cyan")] if pictured else []),
             row.ttft[0],
             row.tpot[0],
             row.accept_length,
@@ -77,14 +87,6 @@ def _speedup(row: Row) -> str:
     if row.standing in ("failed", "skipped", "pending", "baseline"):
         return row.standing
     return row.speedup.replace(" (no interval)", " ?")
-
-
-def bar(value: float, largest: float) -> str:
-    """`value` as a bar of at most BAR_CELLS cells, in eighths of a cell."""
-    if largest <= 0 or value <= 0:
-        return ""
-    eighths = round(BAR_CELLS * 8 * value / largest)
-    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def _number(text: str) -> float:

@@ -81,6 +81,14 @@ def test_the_live_table_shows_brackets_as_they_are_and_keeps_failures_on_the_scr
     assert "123.4" in text and "1 of 4 measurements" in text
 
 
+def test_the_live_table_draws_each_measurement_beside_the_fastest_of_its_load() -> None:
+    progress = Progress(plan=PLAN)
+    for trial, rate in ((PLAN.trials[0], 50.0), (PLAN.trials[1], 100.0), (PLAN.trials[1], 80.0)):
+        progress.take(Measured(measurement=small_measurement(trial, repeat=0, tok_per_s=rate), samples=()))
+    shares = [progress.shares(progress.arms[trial.arm_id]) for trial in PLAN.trials[:2]]
+    assert shares == [[0.5], [1.0, 0.8]]
+
+
 def test_a_long_sweep_shows_only_what_is_going_on() -> None:
     labels = ("baseline", *(f"{steps}-1-{steps + 1}" for steps in range(1, 40)))
     plan = small_plan(labels, starts=1, repeats=1, concurrency=(1,))
