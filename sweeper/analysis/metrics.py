@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from sweeper.analysis.acceptance import spec_metrics
-from sweeper.core.result import Distribution, Metrics
+from sweeper.core.result import Distribution, Metrics, SteadyLatency
 from sweeper.core.sample import Sample
 
 P99_MIN_COUNT = 100
@@ -31,17 +31,23 @@ def summarize(
     draft_tokens: the *effective* speculative_num_draft_tokens (the accept rate's denominator); None: no speculation.
     positions: most drafts that a step can accept (`draft_positions`); None: as many as the histograms show.
     answers: prompt id → what a right answer contains, for the prompts that can be checked.
-    In `by_category` the rates over the window are None: the categories share it.
+    In `by_category` and `by_turn` the rates over the window are None: categories and turns share it.
     """
     summary = partial(_summary, draft_tokens=draft_tokens, positions=positions, answers=answers or {})
-    whole = summary(samples, concurrency=concurrency)
     names = sorted({sample.category for sample in samples})
-    if len(names) < 2:
-        return whole
-    by_category = {
-        name: summary([sample for sample in samples if sample.category == name], concurrency=None) for name in names
-    }
-    return replace(whole, by_category=by_category)
+    turns = range(1, max((sample.turn for sample in samples), default=1) + 1)
+    return replace(
+        summary(samples, concurrency=concurrency),
+        by_category={
+            name: summary([sample for sample in samples if sample.category == name], concurrency=None)
+            for name in (names if len(names) > 1 else ())
+        },
+        by_turn=tuple(
+            summary([sample for sample in samples if sample.turn == turn], concurrency=None)
+            for turn in (turns if len(turns) > 1 else ())
+        ),
+        steady=_steady_latency(samples, concurrency),
+    )
 
 
 def _summary(
@@ -240,6 +246,24 @@ def steady_window_ns(samples: Sequence[Sample], concurrency: int) -> tuple[int, 
     if first_ns is None or last_ns is None or last_ns <= first_ns:
         return None
     return first_ns, last_ns
+
+
+def _steady_latency(samples: Sequence[Sample], concurrency: int) -> SteadyLatency | None:
+    window = steady_window_ns(samples, concurrency)
+    if window is None:
+        return None
+    start_ns, end_ns = window
+    inside = [sample for sample in samples if sample.ok and start_ns <= sample.send_ns and sample.end_ns <= end_ns]
+    if not inside:
+        return None
+    return SteadyLatency(
+        window_s=(end_ns - start_ns) / _NS_PER_S,
+        requests=len(inside),
+        ttft_ms=distribution([ttft_ms(sample) for sample in inside]),
+        tpot_ms=distribution([tpot_ms(sample) for sample in inside]),
+        itl_ms=_itl_ms(inside),
+        e2e_ms=distribution([e2e_ms(sample) for sample in inside]),
+    )
 
 
 def _steady_tok_per_s(samples: Sequence[Sample], concurrency: int) -> float | None:

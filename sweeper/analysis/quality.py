@@ -163,7 +163,11 @@ def simulation_mark(env: Mapping[str, str]) -> Mark | None:
 
 
 def cache_mark(metrics: Metrics) -> Mark | None:
-    """A load whose prompts were in the prefix cache already measured another thing than a cold one."""
+    """A load whose prompts were in the prefix cache already measured another thing than a cold one.
+
+    Later turns of a conversation find what came before in the cache, as they do in service: the first ones decide.
+    """
+    metrics = metrics.by_turn[0] if metrics.by_turn else metrics
     if not metrics.input_tokens or metrics.cached_tokens is None:
         return None
     share = metrics.cached_tokens / metrics.input_tokens

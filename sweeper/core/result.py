@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sweeper.core.launch import Difference, EffectiveConfig, EngineFingerprint, StartupTimes
+from sweeper.core.launch import Affinity, Difference, EffectiveConfig, EngineFingerprint, StartupTimes
 from sweeper.core.sample import GeneratorHealth
 
 SCHEMA_VERSION = 1
@@ -80,6 +80,18 @@ class SpecMetrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SteadyLatency:
+    """Of the requests sent and ended while the asked concurrency was reached: no ramp, no tail."""
+
+    window_s: float
+    requests: int
+    ttft_ms: Distribution | None
+    tpot_ms: Distribution | None
+    itl_ms: Distribution | None
+    e2e_ms: Distribution | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
     """One measured window: first send to last token. None: not available, never zero."""
 
@@ -112,6 +124,10 @@ class Metrics:
     accuracy: float | None = None
     """Share of checkable answers that were right."""
     by_category: Mapping[str, "Metrics"] = field(default_factory=dict)
+    by_turn: tuple["Metrics", ...] = ()
+    """Of conversations: [0] the first turns, [1] the second ones, …; empty where every prompt has one turn."""
+    steady: SteadyLatency | None = None
+    """None: the asked concurrency was never reached, or no request lies wholly in that window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,3 +250,5 @@ class StartRecord:
     engine: EngineFingerprint | None
     effective: EffectiveConfig | None
     failure: Failure | None = None
+    affinity: Affinity | None = None
+    """Once the server was ready."""

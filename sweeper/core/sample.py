@@ -1,5 +1,6 @@
 """One request as it was seen by the client. Times are time.perf_counter_ns() of the generator's process."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,6 +64,8 @@ class Sample:
     error: RequestError | None = None
     notes: tuple[str, ...] = ()
     """What was irregular about an answer that is whole all the same: a missing `[DONE]`, …"""
+    turn: int = 1
+    """Of its conversation; from the second on the prompt holds the model's own answers."""
 
     @property
     def ok(self) -> bool:
@@ -81,6 +84,18 @@ class Prompt:
     answer: str | None = None
     """What a right answer contains, when it can be checked."""
     max_tokens: int | None = None
+    follow_ups: tuple[str, ...] = ()
+    """What the user says next, each after the model's own answer; needs `messages`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatTemplate:
+    """A tokenizer's chat template with what it needs to render."""
+
+    source: str
+    special_tokens: Mapping[str, str]
+    bos_added_by_tokenizer: bool
+    """The engine's tokenizer puts the first token there itself: the template must not do it a second time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +103,15 @@ class PromptSet:
     prompts: tuple[Prompt, ...]
     source: str
     sha256: str
-    """Over ids, texts and template."""
+    """Over ids, texts, follow-ups and template."""
     template: str
     """`none`, or the name and hash of the chat template applied."""
     representative: bool = True
     """False for random tokens: acceptance on them says nothing."""
     warnings: tuple[str, ...] = ()
     """What a reader must know: too few distinct prompts, raw prompts for a chat model, …"""
+    chat_template: ChatTemplate | None = None
+    """Renders later turns; None: no template was applied, or the server applies its own."""
 
     @property
     def answers(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,22 @@ def prompt_of(row: Any, fallback_id: str) -> Prompt | None:
     messages = _messages(row)
     if not messages:
         return None
-    return _said(prompt_id, category, messages, answer=_answer(row), max_tokens=_max_tokens(row))
+    later = _follow_ups(row)
+    said = _said(prompt_id, category, messages, answer=None if later else _answer(row), max_tokens=_max_tokens(row))
+    return replace(said, follow_ups=later)
+
+
+def _follow_ups(row: Row) -> tuple[str, ...]:
+    """The later turns of Spec-Bench and MT-Bench, asked with the model's own answers before them.
+
+    An `answer` of such a row is not checked: the file does not say to which turn it belongs.
+    """
+    turns = row.get("turns")
+    return tuple(map(str, turns[1:])) if isinstance(turns, list) else ()
 
 
 def _messages(row: Row) -> Messages:
-    """Up to the first thing the model shall say: what a later turn would need has not been answered yet."""
+    """Up to the first thing the model shall say."""
     if isinstance(row.get("turns"), list) and row["turns"]:
         return (("user", str(row["turns"][0])),)
     body = row.get("body")

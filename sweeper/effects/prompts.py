@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 from sweeper.core.experiment import Workload
-from sweeper.core.sample import Prompt, PromptSet
+from sweeper.core.sample import ChatTemplate, Prompt, PromptSet
 from sweeper.effects.prompt_files import read_prompts
 from sweeper.effects.suites import SUITES, build_suite
-from sweeper.effects.templates import ChatTemplate, load_template
+from sweeper.effects.templates import load_template, render, template_name
 from sweeper.errors import ConfigError
 
 TOY_PROMPTS = Path(__file__).parent.parent / "data" / "toy" / "prompts.jsonl"
@@ -40,7 +41,7 @@ def load_prompts(workload: Workload, *, tokenizer_dir: Path | None) -> PromptSet
     else:
         prompts, name = (
             [_rendered(prompt, template, workload) for prompt in chosen],
-            template.name if template else "none",
+            template_name(template) if template else "none",
         )
         warnings += _template_warnings(chosen, template) if not workload.prompts.startswith("toy:") else []
     if template is None or all(prompt.messages is None for prompt in chosen):
@@ -52,6 +53,7 @@ def load_prompts(workload: Workload, *, tokenizer_dir: Path | None) -> PromptSet
         template=name,
         representative=representative,
         warnings=tuple(warnings),
+        chat_template=template if workload.endpoint != "chat" else None,
     )
 
 
@@ -123,10 +125,22 @@ def pick(prompts: Sequence[Prompt], count: int, *, seed: int) -> list[Prompt]:
     return in_turn[:count]
 
 
+def next_turn(prompt: Prompt, answer: str, template: ChatTemplate | None, options: Mapping[str, Any]) -> Prompt:
+    """The same conversation after the model's answer: with that answer, and with what the user says to it."""
+    assert prompt.messages is not None
+    messages = (*prompt.messages, ("assistant", answer), ("user", prompt.follow_ups[0]))
+    text = _plain(messages) if template is None else render(template, messages, options)
+    return replace(prompt, messages=messages, text=text, follow_ups=prompt.follow_ups[1:])
+
+
 def _rendered(prompt: Prompt, template: ChatTemplate | None, workload: Workload) -> Prompt:
     if prompt.messages is None or template is None:
         return prompt
-    return replace(prompt, text=template.render(prompt.messages, workload.chat_template_kwargs))
+    whole = replace(prompt, text=render(template, prompt.messages, workload.chat_template_kwargs))
+    later = whole
+    while later.follow_ups:  # a template that refuses later turns must do so before the load
+        later = next_turn(later, "…", template, workload.chat_template_kwargs)
+    return whole
 
 
 def _plain(messages: Sequence[tuple[str, str]]) -> str:
@@ -155,6 +169,11 @@ def _template_warnings(prompts: Sequence[Prompt], template: ChatTemplate | None)
 
 
 def _hash(prompts: Sequence[Prompt], template: str) -> str:
-    """Over ids, texts, messages and the template: what the server gets."""
-    parts = chain([template], *((p.prompt_id, p.text, json.dumps(p.messages), str(p.max_tokens)) for p in prompts))
+    """Over ids, texts, messages, follow-ups and the template: what the server gets, but for its own answers."""
+    parts = chain([template], *(_hashed(prompt) for prompt in prompts))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _hashed(prompt: Prompt) -> tuple[str, ...]:
+    later = (json.dumps(prompt.follow_ups),) if prompt.follow_ups else ()
+    return (prompt.prompt_id, prompt.text, json.dumps(prompt.messages), str(prompt.max_tokens), *later)

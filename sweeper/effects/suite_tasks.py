@@ -13,6 +13,7 @@ class Task:
 
     messages: tuple[tuple[str, str], ...]
     answer: str | None = None
+    follow_ups: tuple[str, ...] = ()
 
 
 def _ask(text: str, *, answer: str | None = None, system: str | None = None) -> Task:
@@ -207,21 +208,12 @@ def tool_call(draw: random.Random) -> Task:
 
 
 def multi_turn(draw: random.Random) -> Task:
-    """A conversation with earlier answers in it, ending in a follow-up question."""
+    """A conversation of three turns, each asked with the model's own answers before it."""
     topic, other = draw.sample(TOPICS, 2)
     name, city = draw.choice(NAMES), draw.choice(CITIES)
-    return Task(
-        messages=(
-            ("user", f"I am {name} from {city}. Give me one reason to learn about {topic}."),
-            ("assistant", f"Because {topic} shows up in daily life more often than one thinks, also in {city}."),
-            ("user", f"And how does that relate to {other}?"),
-            ("assistant", f"Both reward patience: whoever understands {topic} looks at {other} with other eyes."),
-            (
-                "user",
-                f"Plan a week for me in which I learn about both, day by day, with {draw.randint(2, 4)} steps a day.",
-            ),
-        )
-    )
+    asked = f"I am {name} from {city}. Give me one reason to learn about {topic}."
+    plan = f"Plan a week for me in which I learn about both, day by day, with {draw.randint(2, 4)} steps a day."
+    return Task(messages=(("user", asked),), follow_ups=(f"And how does that relate to {other}?", plan))
 
 
 def long_context(draw: random.Random, *, words: int) -> Task:

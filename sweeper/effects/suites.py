@@ -77,4 +77,5 @@ def _distinct(seeded: _Seeded, category: str, number: int, seen: set[str]) -> Pr
         text="\n\n".join(content for _, content in task.messages),
         messages=task.messages,
         answer=task.answer,
+        follow_ups=task.follow_ups,
     )

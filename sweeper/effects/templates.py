@@ -2,56 +2,54 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from sweeper.core.sample import ChatTemplate
 from sweeper.errors import PreflightError
 
 FIXED_DATE = datetime(2025, 1, 1)
 """Templates that print today's date would give other prompts every day."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatTemplate:
-    """A template with what it needs to render."""
+def template_name(template: ChatTemplate) -> str:
+    return f"tokenizer:{sha256(template.source.encode()).hexdigest()[:12]}"
 
-    source: str
-    special_tokens: Mapping[str, str]
-    bos_added_by_tokenizer: bool
-    """The engine's tokenizer puts the first token there itself: the template must not do it a second time."""
 
-    @property
-    def name(self) -> str:
-        return f"tokenizer:{sha256(self.source.encode()).hexdigest()[:12]}"
+def render(template: ChatTemplate, messages: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> str:
+    """The prompt text up to where the assistant speaks. Raises PreflightError when the template refuses."""
+    values = {
+        "messages": [{"role": role, "content": content} for role, content in messages],
+        "add_generation_prompt": True,
+        "tools": None,
+        "documents": None,
+        **template.special_tokens,
+        **options,
+    }
+    try:
+        text = _compiled(template.source).render(values)
+    except (TemplateError, TypeError) as error:
+        raise PreflightError(f"the tokenizer's chat template failed: {error}; set chat_template: none") from None
+    bos = template.special_tokens.get("bos_token", "")
+    return text.removeprefix(bos) if bos and template.bos_added_by_tokenizer else text
 
-    def render(self, messages: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> str:
-        """The prompt text up to where the assistant speaks. Raises PreflightError when the template refuses."""
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = FIXED_DATE.strftime
-        values = {
-            "messages": [{"role": role, "content": content} for role, content in messages],
-            "add_generation_prompt": True,
-            "tools": None,
-            "documents": None,
-            **self.special_tokens,
-            **options,
-        }
-        try:
-            text = environment.from_string(self.source).render(values)
-        except (TemplateError, TypeError) as error:
-            raise PreflightError(f"the tokenizer's chat template failed: {error}; set chat_template: none") from None
-        bos = self.special_tokens.get("bos_token", "")
-        return text.removeprefix(bos) if bos and self.bos_added_by_tokenizer else text
+
+@lru_cache(maxsize=8)
+def _compiled(source: str) -> Template:
+    """Later turns are rendered while a load runs, where compiling (some 10 ms) would hold everything up."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = FIXED_DATE.strftime
+    return environment.from_string(source)
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:

@@ -19,7 +19,7 @@ PATHS: Mapping[Endpoint, str] = {
     "chat": "/v1/chat/completions",
 }
 
-__all__ = ["PATHS", "Endpoint", "Reply", "effective_config", "request_body", "sample_of", "spec_counters"]
+__all__ = ["PATHS", "Endpoint", "Reply", "effective_config", "message_of", "request_body", "sample_of", "spec_counters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,8 @@ def request_body(endpoint: Endpoint, prompt: Prompt, workload: Workload, *, mode
     }
     if endpoint == "completions":
         body["prompt"] = prompt.text
+        if workload.temperature == 0:
+            body["return_token_ids"] = True  # greedy answers are held against the baseline's, token by token
     else:
         messages = prompt.messages or (("user", prompt.text),)
         body["messages"] = [{"role": role, "content": content} for role, content in messages]
@@ -76,6 +78,8 @@ class _Answer:
     counted: int = 0
     text_times_ns: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+    """What a chat server calls the message itself, without its reasoning."""
     ids: list[list[int]] = field(default_factory=list)
     input_tokens: int | None = None
     cached_tokens: int | None = None
@@ -95,7 +99,7 @@ class _Answer:
             self.counted = completion_tokens
 
 
-def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint) -> Sample:
+def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint, turn: int = 1) -> Sample:
     """One exchange as a Sample. Only an answer with a finish reason and an orderly end has no error."""
     answer = _read(reply, endpoint)
     error = _error(reply, answer)
@@ -116,11 +120,23 @@ def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint) -
         output_tokens=answer.output_tokens,
         finish_reason=answer.finish_reason,
         text=_text(answer, endpoint),
-        output_ids=_ids(answer),
+        output_ids=_ids(answer, endpoint),
         spec=answer.spec,
         error=error,
         notes=_notes(answer) if error is None else (),
+        turn=turn,
     )
+
+
+def message_of(reply: Reply, endpoint: Endpoint) -> str | None:
+    """What the assistant said, as a later turn of the conversation must repeat it; None: no whole answer.
+
+    Of a chat route without the reasoning, which its servers take apart and do not want back.
+    """
+    answer = _read(reply, endpoint)
+    if _error(reply, answer) is not None:
+        return None
+    return "".join(answer.contents) if endpoint == "chat" else _text(answer, endpoint)
 
 
 def _notes(answer: _Answer) -> tuple[str, ...]:
@@ -182,9 +198,12 @@ def _openai(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
         delta = choice.get("delta") or {}
         said = [choice.get("text"), delta.get("reasoning_content"), delta.get("content")]
         text = "".join(part for part in said if part)
+        answer.contents.append(delta.get("content") or "")
         if text or delta.get("tool_calls"):
             answer.texts.append(text)
             answer.text_times_ns.append(at_ns)
+        if isinstance(choice.get("token_ids"), list):
+            answer.ids.append(choice["token_ids"])
         _finish(answer, choice.get("finish_reason"))
     usage = event.get("usage") or {}
     if usage:
@@ -241,10 +260,10 @@ def _text(answer: _Answer, endpoint: Endpoint) -> str:
     return answer.texts[-1] if endpoint == "generate" and not _incremental(answer) else "".join(answer.texts)
 
 
-def _ids(answer: _Answer) -> tuple[int, ...] | None:
+def _ids(answer: _Answer, endpoint: Endpoint) -> tuple[int, ...] | None:
     if not answer.ids:
         return None
-    if _incremental(answer):
+    if endpoint != "generate" or _incremental(answer):
         return tuple(token for part in answer.ids for token in part)
     return tuple(answer.ids[-1])
 

@@ -12,8 +12,9 @@ from typing import Literal
 from sweeper.core.experiment import Workload
 from sweeper.core.sample import LoadOutcome, Prompt, PromptSet, Sample
 from sweeper.core.trial import LoadPoint
-from sweeper.effects.transport import Channel, LeanChannel, Limits, Request, watch
-from sweeper.engine.wire import PATHS, request_body, sample_of
+from sweeper.effects.prompts import next_turn
+from sweeper.effects.transport import Capture, Channel, LeanChannel, Limits, Request, watch
+from sweeper.engine.wire import PATHS, message_of, request_body, sample_of
 from sweeper.execution.arrivals import due_offsets_s, worker_delay_s
 from sweeper.execution.health import Monitor
 from sweeper.execution.spool import Spool
@@ -34,12 +35,17 @@ class LoadTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One request to come: its place in the order of sending, its prompt, and when it is due."""
+    """One prompt to come, with all turns of its conversation: its place in the order, and when it is due."""
 
     index: int
+    """Of its first turn; those of the others follow."""
     prompt: Prompt
     offset_s: float | None = None
-    """From the start of the load; None: as soon as a worker is free."""
+    """From the start of the load; None: as soon as a worker is free. Later turns are due when the answer has come."""
+
+    @property
+    def turns(self) -> int:
+        return 1 + len(self.prompt.follow_ups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +57,21 @@ class Load:
     workload: Workload
     point: LoadPoint
     num_prompts: int | None = None
-    """Requests; None: every prompt once. More than there are prompts: in cycles."""
+    """None: every prompt once. More than there are prompts: in cycles."""
     client: ClientKind = "lean"
     give_up_late_s: float = 30.0
     """An open loop stops sending when a request would go out this long after it was due."""
 
     def jobs(self) -> list[Job]:
-        """The requests, in order."""
+        """The prompts, in order."""
         prompts = self.prompts.prompts
         count = self.num_prompts or len(prompts)
-        offsets_s = due_offsets_s(self.point, count, seed=self.workload.seed)
-        return [
-            Job(index=index, prompt=prompt, offset_s=offsets_s[index] if offsets_s is not None else None)
-            for index, prompt in enumerate(itertools.islice(itertools.cycle(prompts), count))
-        ]
+        offsets_s = due_offsets_s(self.point, count, seed=self.workload.seed) or [None] * count
+        jobs: list[Job] = []
+        for offset_s, prompt in zip(offsets_s, itertools.cycle(prompts), strict=False):
+            index = jobs[-1].index + jobs[-1].turns if jobs else 0
+            jobs.append(Job(index=index, prompt=prompt, offset_s=offset_s))
+        return jobs
 
 
 async def drive(
@@ -76,9 +83,10 @@ async def drive(
     num_prompts: int | None = None,
     client: ClientKind = "lean",
 ) -> LoadOutcome:
-    """Send `num_prompts` requests (default: every prompt once; more: in cycles) and return what came back.
+    """Send `num_prompts` prompts (default: every one once; more: in cycles) and return what came back.
 
-    Every request ends in a Sample: with its tokens, or with a classified error. Nothing is retried and nothing hangs:
+    Every request ends in a Sample: with its tokens, or with a classified error. The turns of a conversation are asked
+    one after the other by one worker; what follows a failed turn is not asked. Nothing is retried and nothing hangs:
     the workload's request and stall timeouts bound every wait. Raises OSError when the first connections are refused.
     """
     whole = Load(target=target, prompts=prompts, workload=workload, point=load, num_prompts=num_prompts, client=client)
@@ -115,7 +123,7 @@ class _Run:
     def __init__(self, load: Load, jobs: Sequence[Job], requests: Mapping[int, Request]) -> None:
         self._jobs = iter(jobs)
         self._requests = requests
-        self._point = load.point
+        self._load = load
         self._give_up_late_ns = int(load.give_up_late_s * 1e9)
         self.spool = Spool()
         self.monitor = Monitor()
@@ -137,7 +145,7 @@ class _Run:
             await asyncio.gather(*beside, return_exceptions=True)
 
     async def _work(self, channel: Channel, worker: int, start_ns: int) -> None:
-        free_ns = start_ns + int(worker_delay_s(self._point, worker) * 1e9)
+        free_ns = start_ns + int(worker_delay_s(self._load.point, worker) * 1e9)
         await _until(free_ns)
         for job in self._jobs:
             request = self._requests[job.index]
@@ -150,14 +158,32 @@ class _Run:
             capture = await channel.exchange(request)
             self.monitor.late_ns.append(capture.send_ns - max(free_ns, request.due_ns or 0))
             free_ns = capture.end_ns
+            if job.prompt.follow_ups:
+                free_ns = await self._converse(channel, job, capture)
             self.spool.add(job.index, capture)
+
+    async def _converse(self, channel: Channel, job: Job, capture: Capture) -> int:
+        """The later turns; returns when the worker is free. Only here an answer is read while a load runs."""
+        workload, prompts = self._load.workload, self._load.prompts
+        prompt = job.prompt
+        for turn in range(1, job.turns):
+            said = message_of(capture.reply(), workload.endpoint)
+            if said is None:
+                break
+            prompt = next_turn(prompt, said, prompts.chat_template, workload.chat_template_kwargs)
+            free_ns = capture.end_ns
+            capture = await channel.exchange(_request(prompt, workload, self._load.target.model))
+            self.monitor.late_ns.append(capture.send_ns - free_ns)
+            self.spool.add(job.index + turn, capture)
+        return capture.end_ns
 
     def _hopeless(self, due_ns: int) -> bool:
         late_ns = time.perf_counter_ns() - due_ns
         if late_ns > self._give_up_late_ns and self.stopped is None:
+            point = self._load.point
             self.stopped = (
                 f"stopped: requests waited {late_ns / 1e9:.0f} s to be sent, the server cannot keep up with "
-                f"{self._point.rate_rps or 0:g} requests/s at concurrency {self._point.concurrency}"
+                f"{point.rate_rps or 0:g} requests/s at concurrency {point.concurrency}"
             )
         return self.stopped is not None
 
@@ -206,8 +232,10 @@ def _no_collection() -> Iterator[None]:
 def _samples(spool: Spool, jobs: Sequence[Job], workload: Workload) -> tuple[Sample, ...]:
     samples = []
     for job in jobs:
-        capture = spool.take(job.index)
-        if capture is not None:
-            samples.append(sample_of(capture.reply(), job.prompt, index=job.index, endpoint=workload.endpoint))
+        for turn in range(1, job.turns + 1):
+            index = job.index + turn - 1
+            if (capture := spool.take(index)) is not None:
+                reply = capture.reply()
+                samples.append(sample_of(reply, job.prompt, index=index, endpoint=workload.endpoint, turn=turn))
     spool.close()
     return tuple(samples)

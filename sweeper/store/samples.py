@@ -84,5 +84,6 @@ def _schema() -> Any:
             ("output_ids", pa.list_(pa.int64())),
             ("spec", counters),
             ("error", pa.struct([("kind", pa.string()), ("message", pa.string()), ("status", pa.int64())])),
+            ("turn", pa.int64()),
         ]
     )

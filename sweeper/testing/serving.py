@@ -74,6 +74,7 @@ class FakeServer:
                 "arrival_s": answer.arrival_s,
                 "chunk_s": answer.chunk_s,
                 "chunk_tokens": made.chunk_tokens,
+                "prompt": made.prompt,
                 "prompt_tokens": made.prompt_tokens,
                 "output_tokens": made.sent,
                 "steps": made.steps,

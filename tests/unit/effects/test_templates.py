@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.effects.templates import load_template
+from sweeper.effects.templates import load_template, render
 from sweeper.errors import PreflightError
 
 CHATML = (
@@ -21,7 +21,7 @@ def tokenizer(path: Path, template: object, **config: object) -> Path:
 def rendered(path: Path, **options: object) -> str:
     template = load_template(path)
     assert template is not None
-    return template.render([("user", "Hi")], options)
+    return render(template, [("user", "Hi")], options)
 
 
 def test_messages_are_rendered_up_to_the_assistants_turn(tmp_path):
@@ -66,14 +66,14 @@ def test_a_template_that_refuses_says_what_to_do(tmp_path):
     template = load_template(tokenizer(tmp_path, "{{ raise_exception('roles must alternate') }}"))
     assert template is not None
     with pytest.raises(PreflightError, match="roles must alternate; set chat_template: none"):
-        template.render([("user", "Hi")], {})
+        render(template, [("user", "Hi")], {})
 
 
 def test_a_template_cannot_reach_out_of_its_sandbox(tmp_path):
     template = load_template(tokenizer(tmp_path, "{{ ''.__class__.__mro__[1].__subclasses__() }}"))
     assert template is not None
     with pytest.raises(PreflightError):
-        template.render([("user", "Hi")], {})
+        render(template, [("user", "Hi")], {})
 
 
 def test_a_tokenizer_without_a_template_has_none(tmp_path):
