@@ -139,6 +139,10 @@ def status(history_dir: Path, as_json: bool) -> int:
     history = History(history_dir)
     file = history_dir / VERDICT
     if not file.exists():
+        if history.running():
+            told = {"state": "running", "pid": history.holder()}
+            click.echo(json.dumps(told) if as_json else f"the first night is running: process {history.holder()}")
+            return 0
         raise click.ClickException(f"{history_dir}: no night has ended here yet; run `sweeper nightly run`")
     document = json.loads(file.read_text(encoding="utf-8"))
     current = history.open_night()

@@ -94,7 +94,9 @@ def _learning(verdict: Verdict) -> str:
     if verdict.new_levels:
         return f"could not tell: {verdict.new_levels[0]}"
     nights = max((one.finding.nights for one in verdict.judged), default=0)
-    return f"could not tell: {nights} good nights before this one are too few for a level"
+    if nights == 0:
+        return "could not tell yet: this is the first good night, the level that later ones are held against"
+    return f"could not tell yet: {nights} good night{'s' if nights > 1 else ''} before this one, too few for a level"
 
 
 def _muted(verdict: Verdict) -> str:

@@ -325,6 +325,8 @@ def test_install_shows_what_it_wrote_and_replaces_nothing_unasked(tmp_path: Path
 def test_status_history_accept_and_mute_say_what_they_did(nights: Nights) -> None:
     root = str(nights.history.root)
     assert "no night has ended here yet" in str(invoke("status", "--history", root).exception)
+    with nights.history.locked():
+        assert "the first night is running" in invoke("status", "--history", root).output
     nights.quiet(5)
     nights.night(story=Story(acceptance={"3-1-4": 0.6}))
     assert "regressed since 20261106-030000" in invoke("status", "--history", root).output
