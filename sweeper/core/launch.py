@@ -102,6 +102,17 @@ class StartupTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Affinity:
+    """Which CPUs stand beside the GPUs, and which the processes may really use; as the kernel names them: `0-27,56`."""
+
+    gpu_numa_nodes: tuple[int | None, ...] = ()
+    """In the order of the server's GPUs; None: unknown here, or the host has one side only."""
+    server_cpus: Mapping[str, str] = field(default_factory=dict)
+    """By name and pid of the engine's processes."""
+    generator_cpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFingerprint:
     """The engine as it stands on disk: a patched engine of the same version has another hash."""
 
@@ -130,6 +141,9 @@ class Server(Protocol):
 
     @property
     def engine(self) -> EngineFingerprint: ...
+
+    @property
+    def affinity(self) -> Affinity: ...
 
     async def flush(self) -> str:
         """Empty the prefix cache, waiting until the server is idle; says how it went, for Measurement.flush."""
