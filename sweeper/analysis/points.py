@@ -8,7 +8,7 @@ from sweeper.analysis.acceptance import conditional_acceptance, joint_acceptance
 from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.statistics import Blocks, geometric_mean
 from sweeper.core.launch import Difference, EffectiveConfig
-from sweeper.core.result import Distribution, Measurement, Metrics, SpecMetrics
+from sweeper.core.result import Distribution, Measurement, Metrics, SpecMetrics, SteadyLatency
 from sweeper.core.trial import LoadPoint
 
 PROMPTS_PER_WORKER = 8
@@ -27,6 +27,27 @@ class Latency:
     p90_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    ttft: Latency
+    tpot: Latency
+    itl: Latency
+    e2e: Latency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnNumbers:
+    """One turn of a trial's conversations, over its ranked measurements."""
+
+    turn: int
+    """From 1."""
+    requests: int
+    input_tokens: float | None
+    """Mean of a request: it grows with the answers before it."""
+    latencies: Latencies
+    accept_length: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +88,10 @@ class Numbers:
     power_w: float | None
     sm_clock_mhz: float | None
     category_decode_ms: Mapping[str, float] = field(default_factory=dict)
+    steady_latencies: Latencies | None = None
+    """Of the requests without ramp and tail; None: a measurement never reached its concurrency."""
+    turns: tuple[TurnNumbers, ...] = ()
+    """Empty where no prompt has a second turn."""
 
 
 def load_label(load: LoadPoint) -> str:
@@ -154,7 +179,40 @@ def pool(measurements: Sequence[Measurement], *, steady: bool) -> Numbers:
         power_w=_mean(entry.conditions.power_w_mean for entry in measurements),
         sm_clock_mhz=_mean(entry.conditions.sm_clock_mhz_mean for entry in measurements),
         category_decode_ms=_category_times(metrics),
+        steady_latencies=_steady(metrics),
+        turns=_turns(metrics),
     )
+
+
+def _steady(metrics: Sequence[Metrics]) -> Latencies | None:
+    windows = [entry.steady for entry in metrics if entry.steady is not None]
+    return _latencies(windows) if windows and len(windows) == len(metrics) else None
+
+
+def _latencies(parts: Sequence[Metrics] | Sequence[SteadyLatency]) -> Latencies:
+    return Latencies(
+        ttft=_latency([part.ttft_ms for part in parts]),
+        tpot=_latency([part.tpot_ms for part in parts]),
+        itl=_latency([part.itl_ms for part in parts]),
+        e2e=_latency([part.e2e_ms for part in parts]),
+    )
+
+
+def _turns(metrics: Sequence[Metrics]) -> tuple[TurnNumbers, ...]:
+    found = []
+    for turn in range(1, max(len(entry.by_turn) for entry in metrics) + 1):
+        parts = [entry.by_turn[turn - 1] for entry in metrics if len(entry.by_turn) >= turn]
+        spec = _speculation(parts, None)
+        found.append(
+            TurnNumbers(
+                turn=turn,
+                requests=sum(part.requests for part in parts),
+                input_tokens=_mean(part.input_len.mean for part in parts if part.input_len is not None),
+                latencies=_latencies(parts),
+                accept_length=spec.accept_length if spec else None,
+            )
+        )
+    return tuple(found)
 
 
 def _category_times(metrics: Sequence[Metrics]) -> dict[str, float]:

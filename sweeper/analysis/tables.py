@@ -6,7 +6,7 @@ import pandas as pd
 
 from sweeper.analysis.compare import Comparison, compare
 from sweeper.analysis.outcome import Outcome
-from sweeper.analysis.points import Latency, Numbers
+from sweeper.analysis.points import Latencies, Latency, Numbers
 from sweeper.core.run import RunData
 
 POINTS = ("mean", "p50", "p90", "p95", "p99")
@@ -17,6 +17,7 @@ COLUMNS = (
     *("output_tok_per_s", "window", "speedup", "speedup_low", "speedup_high", "p_value", "speedup_category_mean"),
     *("tok_per_s_per_user", "request_per_s"),
     *(f"{name}_ms_{point}" for name in ("ttft", "tpot", "itl", "e2e") for point in POINTS),
+    *(f"steady_{name}_ms_{point}" for name in ("ttft", "tpot", "itl", "e2e") for point in POINTS),
     *("accept_length", "accept_rate", "delivered_length", "step_time_ms", "decode_token_time_ms"),
     *("baseline_step_time_ms", "break_even_length", "decode_speedup", "draft_share", "engine_share", "accuracy"),
     *("requests", "errors", "starts", "measurements", "max_running_requests", "engine_version", "power_w"),
@@ -93,9 +94,16 @@ def _numbers(numbers: Numbers | None) -> dict[str, Any]:
         "power_w": numbers.power_w,
         "sm_clock_mhz": numbers.sm_clock_mhz,
     }
+    values |= latency_columns("", numbers)
+    return values | (latency_columns("steady_", numbers.steady_latencies) if numbers.steady_latencies else {})
+
+
+def latency_columns(prefix: str, latencies: Numbers | Latencies) -> dict[str, float | None]:
+    """TTFT, TPOT, ITL and E2E with all their points."""
+    values: dict[str, float | None] = {}
     for name in ("ttft", "tpot", "itl", "e2e"):
-        latency: Latency = getattr(numbers, name)
-        values |= {f"{name}_ms_{point}": getattr(latency, f"{point}_ms") for point in POINTS}
+        latency: Latency = getattr(latencies, name)
+        values |= {f"{prefix}{name}_ms_{point}": getattr(latency, f"{point}_ms") for point in POINTS}
     return values
 
 

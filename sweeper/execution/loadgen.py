@@ -66,11 +66,11 @@ class Load:
         """The prompts, in order."""
         prompts = self.prompts.prompts
         count = self.num_prompts or len(prompts)
-        offsets_s = due_offsets_s(self.point, count, seed=self.workload.seed) or [None] * count
+        offsets_s = due_offsets_s(self.point, count, seed=self.workload.seed)
         jobs: list[Job] = []
-        for offset_s, prompt in zip(offsets_s, itertools.cycle(prompts), strict=False):
+        for number, prompt in enumerate(itertools.islice(itertools.cycle(prompts), count)):
             index = jobs[-1].index + jobs[-1].turns if jobs else 0
-            jobs.append(Job(index=index, prompt=prompt, offset_s=offset_s))
+            jobs.append(Job(index=index, prompt=prompt, offset_s=None if offsets_s is None else offsets_s[number]))
         return jobs
 
 

@@ -9,7 +9,7 @@ from sweeper.analysis.metrics import summarize
 from sweeper.analysis.quality import cache_mark, content_marks
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import EffectiveConfig
-from sweeper.core.result import Distribution, Mark, Metrics
+from sweeper.core.result import Distribution, Mark, Metrics, SteadyLatency
 from sweeper.core.sample import LoadOutcome, PromptSet, RequestError
 from sweeper.core.trial import LoadPoint
 from sweeper.engine.wire import effective_config
@@ -77,6 +77,28 @@ def _figures(metrics: Metrics) -> dict[str, Any]:
         "request_rps": metrics.request_per_s,
         "peak_tps": metrics.peak_tok_per_s,
         "accept_length": metrics.spec.accept_length if metrics.spec else None,
+        "steady": _steady(metrics.steady),
+        "turns": [_turn(metrics.by_turn[i], i + 1) for i in range(len(metrics.by_turn))],
+        **{key: _short(getattr(metrics, name)) for key, name in _DISTRIBUTIONS.items()},
+    }
+
+
+def _steady(steady: SteadyLatency | None) -> dict[str, Any] | None:
+    """Of the requests without ramp and tail."""
+    if steady is None:
+        return None
+    values = {key: _short(getattr(steady, key)) for key in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")}
+    return {"window_s": steady.window_s, "requests": steady.requests, **values}
+
+
+def _turn(metrics: Metrics, turn: int) -> dict[str, Any]:
+    return {
+        "turn": turn,
+        "requests": metrics.requests,
+        "completed": metrics.ok,
+        "input_tokens": metrics.input_tokens,
+        "output_tokens": metrics.output_tokens,
+        "accept_length": metrics.spec.accept_length if metrics.spec else None,
         **{key: _short(getattr(metrics, name)) for key, name in _DISTRIBUTIONS.items()},
     }
 
@@ -114,6 +136,18 @@ def _server(server: EffectiveConfig | None) -> dict[str, Any] | None:
     return {key: value for key, value in to_plain(server).items() if key != "raw"}
 
 
+_NAMES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "itl_ms": "ITL", "icl_ms": "chunk gap", "e2e_ms": "E2E"}
+
+
+def _latency_lines(figures: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    lines = []
+    for key, name in names.items():
+        if key in figures:
+            cells = ((figures[key] or {}).get(part) for part in ("mean", "p50", "p99"))
+            lines.append(f"  {name:<16}" + " ".join(f"{'–' if cell is None else f'{cell:.2f}':>10}" for cell in cells))
+    return lines
+
+
 def bench_text(report: Mapping[str, Any]) -> str:
     """The figures as a small table, then what a reader must know."""
     lines = [f"{report['completed']} of {report['requests']} requests whole in {report['duration_s']:.2f} s"]
@@ -126,17 +160,13 @@ def bench_text(report: Mapping[str, Any]) -> str:
     ):
         value = report[key]
         lines.append(f"  {name:<16}{'not available' if value is None else f'{value:10.2f} {unit}'}")
-    lines.append(f"  {'':<16}{'mean':>10} {'p50':>10} {'p99':>10}  ms")
-    for key, name in (
-        ("ttft_ms", "TTFT"),
-        ("tpot_ms", "TPOT"),
-        ("itl_ms", "ITL"),
-        ("icl_ms", "chunk gap"),
-        ("e2e_ms", "E2E"),
-    ):
-        values = report[key] or {}
-        cells = (values.get(part) for part in ("mean", "p50", "p99"))
-        lines.append(f"  {name:<16}" + " ".join(f"{'–' if cell is None else f'{cell:.2f}':>10}" for cell in cells))
+    lines += [f"  {'':<16}{'mean':>10} {'p50':>10} {'p99':>10}  ms", *_latency_lines(report, _NAMES)]
+    if steady := report["steady"]:
+        lines.append(f"  of the {steady['requests']} requests without ramp and tail:")
+        lines += _latency_lines(steady, _NAMES)
+    for turn in report["turns"]:
+        lines.append(f"  turn {turn['turn']}: {turn['completed']} of {turn['requests']} requests whole")
+        lines += _latency_lines(turn, {"ttft_ms": "TTFT", "tpot_ms": "TPOT"})
     lines += [f"  error: {count} {kind}: {report['error_examples'][kind]}" for kind, count in report["errors"].items()]
     lines += [f"  {count} answers: {note}" for note, count in report["irregular"].items()]
     lines += [f"  {name} not available: {reason}" for name, reason in report["not_available"].items()]

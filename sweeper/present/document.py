@@ -19,6 +19,7 @@ from sweeper.doctor import causes
 from sweeper.present.assets import golden
 from sweeper.present.launch_command import paste_command, wrapped
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
+from sweeper.present.side_tables import SideTable, side_tables
 
 MOST_NAMES = 12
 STANDING_MARK = {
@@ -105,6 +106,7 @@ class Document:
     engine_notes: tuple[str, ...]
     """What the engine silently does to requests, and whose."""
     environment: tuple[tuple[str, str], ...]
+    side_tables: tuple[SideTable, ...]
 
 
 def document(run: RunData, comparison: Comparison | None = None) -> Document:
@@ -125,6 +127,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         merged=_merged(run),
         engine_notes=_engine_notes(run),
         environment=_environment(run),
+        side_tables=side_tables(comparison),
     )
 
 

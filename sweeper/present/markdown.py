@@ -2,6 +2,7 @@
 
 from sweeper.core.run import RunData
 from sweeper.present.document import Document, LoadTable, Row, document
+from sweeper.present.side_tables import SideTable
 
 COLUMNS = (
     *("configuration", "ran as", "verdict", "speedup", "tok/s", "tok/s/user", "TTFT p50 / p95 / p99 ms"),
@@ -18,6 +19,7 @@ def render_markdown(run: RunData) -> str:
         " · ".join(f"{name}: {cell(value)}" for name, value in doc.facts),
         *(f"> {cell(note)}" for note in doc.notes),
         *(_table(table) for table in doc.tables),
+        *(_side_table(table) for table in doc.side_tables),
         "\n".join(f"- {cell(line)}" for line in (*doc.engine_notes, *doc.merged)),
         *_failures(doc),
         *_commands(doc),
@@ -48,6 +50,13 @@ def _cells(row: Row) -> list[str]:
     values = [row.tok_per_s, row.per_user, " / ".join(row.ttft), " / ".join(row.tpot), row.accept_length]
     values += [row.accept_rate, row.step_ms, row.delivered, row.break_even]
     return [cell(row.label), ran, f"{row.mark} {row.standing}", best, *values]
+
+
+def _side_table(table: SideTable) -> str:
+    lines = [f"### {table.title}", "", cell(table.intro), ""]
+    lines += [f"| {' | '.join(table.columns)} |", "|---|---|" + "---:|" * (len(table.columns) - 2)]
+    lines += [f"| {' | '.join(map(cell, row))} |" for row in table.rows]
+    return "\n".join(lines)
 
 
 def _failures(doc: Document) -> list[str]:

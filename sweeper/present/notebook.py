@@ -9,11 +9,12 @@ import plotly.graph_objects as go
 from sweeper.analysis.compare import Comparison, compare
 from sweeper.analysis.figures import FIGURES, Theme, draw
 from sweeper.analysis.golden import matching_curves
+from sweeper.analysis.requests import request_frame, turn_frame
 from sweeper.analysis.tables import frame
 from sweeper.core.run import RunData
 from sweeper.present.assets import golden
 from sweeper.present.locate import run_folder, runs_below
-from sweeper.store.reader import read_run
+from sweeper.store.reader import read_run, read_samples
 
 SPEEDUP_COLUMNS = [
     "arm",
@@ -42,6 +43,16 @@ class Run:
     def frame(self) -> pd.DataFrame:
         """One row a trial."""
         return frame(self.data, self.comparison)
+
+    @cached_property
+    def turns(self) -> pd.DataFrame:
+        """One row a trial and turn of its conversations; empty where no prompt has a second turn."""
+        return turn_frame(self.comparison)
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """One row a request of every measurement, with its prompt, turn, times in ms and tokens. Raises StoreError."""
+        return request_frame(self.data, lambda measurement: read_samples(self.data.path, measurement))
 
     @property
     def figures(self) -> tuple[str, ...]:
