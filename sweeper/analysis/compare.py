@@ -1,10 +1,11 @@
 """A run compared with its baselines: who wins at each load point, by how much, and how sure that is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sweeper.analysis.decompose import Decomposition, decompose, length_bound
+from sweeper.analysis.lossless import likenesses
 from sweeper.analysis.matched import effective_cap, queue_limit, rerun_advice, unequal_arguments
 from sweeper.analysis.outcome import Outcome, Standing
 from sweeper.analysis.points import (
@@ -60,7 +61,8 @@ def compare(run: RunData) -> Comparison:
     categories = _by_cell(decide(table.category_cells, baselines))
     means = decide(table.category_mean_cells, baselines)
     outcomes = tuple(table.outcome(trial, decision, categories, means) for trial in run.plan.trials)
-    outcomes = shape_remarks(outcomes)
+    answers = likenesses(run)
+    outcomes = tuple(replace(entry, lossless=answers.get(entry.trial.trial_id)) for entry in shape_remarks(outcomes))
     return Comparison(
         outcomes=outcomes,
         winners=find_winners(outcomes, table.comparable, decision),

@@ -1,10 +1,12 @@
 """Whether greedy outputs under speculation are the baseline's: equal, different only by a tie, or truly different."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Likeness = Literal["equal", "tie", "different", "unchecked"]
+from sweeper.core.lossless import Judged, Likeness, Losslessness, Reference, ReferenceAnswer
+from sweeper.core.run import RunData
+from sweeper.core.sample import Prompt, Sample
 
 GAP_BOUNDS: Mapping[str, float] = {"float32": 1e-3, "float16": 0.0625, "bfloat16": 0.25}
 """Largest top-2 gap (natural log-probability) that rounding can turn over, by dtype of the target.
@@ -13,81 +15,155 @@ A logit between 16 and 32 is stored in bf16 in steps of 1/8; each of two candida
 storage and as much again from another order of summation when the batch has another shape: 4 × 1/16. fp16 has eight
 times finer steps (rounded up to 1/16); in fp32 only the order of summation is left.
 """
+ASSUMED_DTYPE = "bfloat16"
+"""Where the target's dtype could not be found out."""
+
+
+def gap_bound(dtype: str | None) -> float:
+    return GAP_BOUNDS.get(dtype or ASSUMED_DTYPE, GAP_BOUNDS[ASSUMED_DTYPE])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """One greedy answer of the baseline."""
+class Likenesses:
+    """All compared answers of one trial."""
 
-    output_ids: tuple[int, ...]
-    top2_gap: tuple[float | None, ...] | None
-    """Log-probability of the best minus that of the second token, by position; None: not recorded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    prompt_id: str
-    likeness: Likeness
-    position: int | None
-    """Of the first differing token; None when equal."""
-    gap: float | None
-    """The baseline's top-2 gap there: always shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Losslessness:
-    judged: tuple[Judged, ...]
+    equal: int
+    tie: int
+    different: int
+    unchecked: int
+    dtype: str | None
     bound: float
-    dtype: str
+    by: Literal["tokens", "text"]
+    widest_tie: Judged | None
+    """The tie with the largest gap."""
+    worst: Judged | None
+    """The true difference with the largest gap."""
 
-    def count(self, likeness: Likeness) -> int:
-        return sum(entry.likeness == likeness for entry in self.judged)
+    @property
+    def compared(self) -> int:
+        return self.equal + self.tie + self.different + self.unchecked
 
     @property
     def lossless(self) -> bool | None:
         """False as soon as one answer truly differs; None while some could not be checked."""
-        if self.count("different"):
+        if self.different:
             return False
-        return None if self.count("unchecked") or not self.judged else True
+        return None if self.unchecked or not self.compared else True
 
     def __str__(self) -> str:
-        counts = [f"{self.count(name)} {name}" for name in ("equal", "tie", "different", "unchecked")]
-        return ", ".join(word for word in counts if not word.startswith("0 ")) or "nothing compared"
+        counts = [
+            (self.equal, "equal"),
+            (self.tie, "tie"),
+            (self.different, "different"),
+            (self.unchecked, "unchecked"),
+        ]
+        told = [f"{count} {name}{'s' if name == 'tie' and count > 1 else ''}" for count, name in counts if count]
+        return ", ".join(told) or "nothing compared"
 
 
-def judge_outputs(
-    baseline: Mapping[str, Reference], outputs: Mapping[str, Sequence[int]], *, dtype: str
-) -> Losslessness:
-    """Compare token ids by prompt id. Prompts without a reference are unchecked; an unknown dtype raises KeyError."""
-    bound = GAP_BOUNDS[dtype]
+def reference_prompts(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
+    """`count` prompts spread evenly over all, so that every kind is there."""
+    size = len(prompts)
+    return tuple(prompts) if size <= count else tuple(prompts[i * size // count] for i in range(count))
+
+
+def judge(reference: Reference, samples: Iterable[Sample], *, trial_id: str, start: int, repeat: int) -> Losslessness:
+    """The whole answers of one measurement to the reference's prompts, held against it.
+
+    Of conversations only the first turn: what is asked later holds what was answered before.
+    """
+    answers = {answer.prompt_id: answer for answer in reference.answers}
+    bound = gap_bound(reference.dtype)
+    pairs = [(answers[one.prompt_id], one) for one in samples if one.ok and one.turn == 1 and one.prompt_id in answers]
+    judged = [_judge(answer, sample, bound) for answer, sample in pairs]
+    unequal = tuple(one for one in judged if one is not None)
+    by_ids = all(answer.output_ids is not None and sample.output_ids is not None for answer, sample in pairs)
     return Losslessness(
-        judged=tuple(_judge(prompt, baseline.get(prompt), tuple(ids), bound) for prompt, ids in outputs.items()),
+        trial_id=trial_id,
+        start=start,
+        repeat=repeat,
+        dtype=reference.dtype,
         bound=bound,
-        dtype=dtype,
+        by="tokens" if by_ids else "text",
+        equal=len(judged) - len(unequal),
+        unequal=unequal,
     )
 
 
-def _judge(prompt_id: str, reference: Reference | None, ids: tuple[int, ...], bound: float) -> Judged:
-    if reference is None:
-        return Judged(prompt_id=prompt_id, likeness="unchecked", position=None, gap=None)
-    position = first_difference(reference.output_ids, ids)
+def _judge(answer: ReferenceAnswer, sample: Sample, bound: float) -> Judged | None:
+    """None: equal."""
+    if answer.output_ids is not None and sample.output_ids is not None:
+        position = first_difference(answer.output_ids, sample.output_ids, cut=answer.cut)
+        length = len(answer.output_ids)
+    else:
+        at = first_difference(answer.text, sample.text, cut=answer.cut)
+        position = None if at is None else _token_at(answer, at)
+        length = len(answer.best)
+        if at is not None and position is None:
+            return Judged(prompt_id=sample.prompt_id, likeness="unchecked", position=None, gap=None)
     if position is None:
-        return Judged(prompt_id=prompt_id, likeness="equal", position=None, gap=None)
-    gaps = reference.top2_gap
-    gap = gaps[position] if gaps is not None and position < len(gaps) else None
-    if position >= len(reference.output_ids):
+        return None
+    gap = answer.gap(position)
+    likeness: Likeness
+    if position >= length:
         # The baseline ended here of its own: there was no choice of tokens that rounding could have turned over.
-        likeness: Likeness = "different"
+        likeness = "different"
     elif gap is None:
         likeness = "unchecked"
     else:
         likeness = "tie" if gap <= bound else "different"
-    return Judged(prompt_id=prompt_id, likeness=likeness, position=position, gap=gap)
+    return Judged(prompt_id=sample.prompt_id, likeness=likeness, position=position, gap=gap)
 
 
-def first_difference(first: Sequence[int], second: Sequence[int]) -> int | None:
-    """Position of the first token that differs, or at which only one goes on; None when equal."""
-    for position, (mine, theirs) in enumerate(zip(first, second, strict=False)):
-        if mine != theirs:
+def first_difference(
+    reference: Sequence[object] | str, mine: Sequence[object] | str, *, cut: bool = False
+) -> int | None:
+    """Position of the first item that differs, or at which only one goes on; None when equal.
+
+    `cut`: the reference would have gone on, so that a longer answer is no difference.
+    """
+    for position, (theirs, ours) in enumerate(zip(reference, mine, strict=False)):
+        if theirs != ours:
             return position
-    return None if len(first) == len(second) else min(len(first), len(second))
+    same = len(reference) == len(mine) or (cut and len(mine) > len(reference))
+    return None if same else min(len(reference), len(mine))
+
+
+def _token_at(answer: ReferenceAnswer, character: int) -> int | None:
+    """The token of the reference that holds this character; None where its tokens do not make up its text."""
+    if answer.pieces is None or "".join(answer.pieces) != answer.text:
+        return None
+    end = 0
+    for position, piece in enumerate(answer.pieces):
+        end += len(piece)
+        if character < end:
+            return position
+    return len(answer.pieces)
+
+
+def likenesses(run: RunData) -> Mapping[str, Likenesses]:
+    """Trial → how its answers compare with its baseline's, over all its measurements; only those that were compared."""
+    found: dict[str, list[Losslessness]] = {}
+    for one in run.losslessness:
+        found.setdefault(one.trial_id, []).append(one)
+    return {trial_id: _pool(ones) for trial_id, ones in found.items()}
+
+
+def _pool(ones: Sequence[Losslessness]) -> Likenesses:
+    unequal = [judged for one in ones for judged in one.unequal]
+    return Likenesses(
+        equal=sum(one.equal for one in ones),
+        tie=sum(one.count("tie") for one in ones),
+        different=sum(one.count("different") for one in ones),
+        unchecked=sum(one.count("unchecked") for one in ones),
+        dtype=ones[-1].dtype,
+        bound=ones[-1].bound,
+        by="text" if any(one.by == "text" for one in ones) else "tokens",
+        widest_tie=_widest(judged for judged in unequal if judged.likeness == "tie"),
+        worst=_widest(judged for judged in unequal if judged.likeness == "different"),
+    )
+
+
+def _widest(judged: Iterable[Judged]) -> Judged | None:
+    """The largest gap; one without a gap (the baseline had ended) is no choice at all, hence the largest."""
+    return max(judged, key=lambda one: float("inf") if one.gap is None else one.gap, default=None)

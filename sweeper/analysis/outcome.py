@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sweeper.analysis.decompose import Decomposition
+from sweeper.analysis.lossless import Likenesses
 from sweeper.analysis.points import Numbers
 from sweeper.analysis.statistics import Estimate
 from sweeper.core.result import Failure
@@ -39,3 +40,5 @@ class Outcome:
     excluded: tuple[str, ...] = ()
     """Measurements kept out: `start 1, repeat 2: …`."""
     remarks: tuple[str, ...] = ()
+    lossless: Likenesses | None = None
+    """Its greedy answers beside the baseline's; None: not compared."""

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.analysis.compare import Comparison, compare
+from sweeper.analysis.lossless import Likenesses
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latencies, Latency, Numbers
 from sweeper.core.run import RunData
@@ -20,6 +21,7 @@ COLUMNS = (
     *(f"steady_{name}_ms_{point}" for name in ("ttft", "tpot", "itl", "e2e") for point in POINTS),
     *("accept_length", "accept_rate", "delivered_length", "step_time_ms", "decode_token_time_ms"),
     *("baseline_step_time_ms", "break_even_length", "decode_speedup", "draft_share", "engine_share", "accuracy"),
+    *("lossless_equal", "lossless_tie", "lossless_different", "lossless_unchecked", "lossless_gap", "lossless_bound"),
     *("requests", "errors", "starts", "measurements", "max_running_requests", "engine_version", "power_w"),
     *("sm_clock_mhz", "reason", "remarks", "excluded", "failure_class", "expected"),
 )
@@ -63,7 +65,21 @@ def row(run: RunData, outcome: Outcome) -> dict[str, Any]:
         "expected": outcome.expected,
     }
     values |= {f"axis.{key}": value for key, value in outcome.arm.axes.items()}
-    return values | _numbers(outcome.numbers) | _comparison(outcome)
+    return values | _numbers(outcome.numbers) | _comparison(outcome) | _answers(outcome.lossless)
+
+
+def _answers(found: Likenesses | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    widest = found.worst or found.widest_tie
+    return {
+        "lossless_equal": found.equal,
+        "lossless_tie": found.tie,
+        "lossless_different": found.different,
+        "lossless_unchecked": found.unchecked,
+        "lossless_gap": widest.gap if widest else None,
+        "lossless_bound": found.bound,
+    }
 
 
 def _numbers(numbers: Numbers | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from sweeper.core.launch import Phase
+from sweeper.core.lossless import Reference
 from sweeper.core.result import Failure, Measurement, StartRecord, TrialResult
 from sweeper.core.sample import Sample
 
@@ -48,6 +49,14 @@ class Measured:
     measurement: Measurement
     samples: tuple[Sample, ...]
     kind: Literal["measured"] = "measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRecorded:
+    """A baseline's greedy answers with their log-probabilities: what all answers are held against."""
+
+    reference: Reference
+    kind: Literal["reference_recorded"] = "reference_recorded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +126,17 @@ class RunEnded:
     kind: Literal["run_ended"] = "run_ended"
 
 
-GroupEvent = PhaseChanged | ServerReady | Measured | StartFailed | TrialFailed | LoadCut | StartEnded | Notice
+GroupEvent = (
+    PhaseChanged
+    | ServerReady
+    | Measured
+    | ReferenceRecorded
+    | StartFailed
+    | TrialFailed
+    | LoadCut
+    | StartEnded
+    | Notice
+)
 Event = GroupEvent | RunStarted | TrialEnded | RunEnded
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.core.experiment import Workload
+from sweeper.core.lossless import Losslessness, Reference
 from sweeper.core.result import Measurement, StartRecord, TrialResult
 from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Arm, Plan, Trial
@@ -27,6 +28,10 @@ class RunData:
     events: tuple[Mapping[str, Any], ...]
     finished: bool
     problems: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+    """The baselines' answers with log-probabilities."""
+    losslessness: tuple[Losslessness, ...] = ()
+    """One a measurement that was held against a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +60,5 @@ class GroupJob:
     slot: str
     owner_pid: int
     """The controller: when it dies, the keeper ends the server."""
+    reference_at: int | None = None
+    """After its measurements this start also records the baseline's log-probabilities, at this concurrency."""

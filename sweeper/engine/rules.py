@@ -303,6 +303,6 @@ def _small_print(request: Request) -> Iterator[str]:
         yield f"draft_window_size has no effect with {spec.algorithm}"
     for name in ("accept_threshold_single", "accept_threshold_acc"):
         if float(args.get(name) or 1) < 1:
-            yield f"{name} below 1 accepts tokens the target would not choose: outputs are not lossless"
+            yield f"{name} below 1 is not lossless: it accepts tokens the target would not draw (none at temperature 0)"
     if request.env.get("SGLANG_SIMULATE_ACC_LEN"):
         yield "SGLANG_SIMULATE_ACC_LEN replaces real acceptance: no figure of this arm says anything about the draft"

@@ -18,8 +18,12 @@ class Accounts:
         kept: Iterable[Measurement] = (),
         results: Iterable[TrialResult] = (),
         selected: frozenset[str] | None = None,
+        recorded: Iterable[str] | None = None,
     ) -> None:
-        """`kept`: measurements of before; `results`: trials that ended before; `selected`: only these run now."""
+        """`kept`: measurements of before; `results`: trials that ended before; `selected`: only these run now.
+
+        `recorded`: baselines (arm ids) whose log-probabilities are there; None: none are wanted in this run.
+        """
         self._plan = plan
         self._trials = {trial.trial_id: trial for trial in plan.trials}
         self._groups = {group.group_id: group for group in plan.launch_groups}
@@ -31,10 +35,31 @@ class Accounts:
         self._left: dict[str, set[int]] = defaultdict(set)
         for entry in plan.schedule:
             self._left[entry.group_id].add(entry.start)
+        self._unrecorded = set() if recorded is None else self._without_reference(frozenset(recorded))
+
+    def _without_reference(self, recorded: frozenset[str]) -> set[str]:
+        """Groups of baselines that still run, have arms to be compared with, and no log-probabilities yet."""
+        bases = {arm.baseline_id for arm in self._plan.arms if not arm.is_baseline} - recorded
+        groups = [group for group in self._plan.launch_groups if group.arm_id in bases]
+        return {group.group_id for group in groups if any(map(self._runs, self._trials_of(group.group_id)))}
 
     def pending(self) -> tuple[ServerStart, ...]:
         """The starts that still owe something, in the order of the schedule."""
-        return tuple(entry for entry in self._plan.schedule if self.owed(entry))
+        return tuple(entry for entry in self._plan.schedule if self.owed(entry) or self._owes_only_reference(entry))
+
+    def owes_reference(self, entry: ServerStart) -> bool:
+        """Whether this start is to record its baseline's log-probabilities: the first that runs does."""
+        return entry.group_id in self._unrecorded
+
+    def reference_recorded(self, group_id: str) -> None:
+        self._unrecorded.discard(group_id)
+
+    def _owes_only_reference(self, entry: ServerStart) -> bool:
+        """A session died between a baseline's last measurement and its log-probabilities: its last start runs again."""
+        if not self.owes_reference(entry) or not any(map(self._runs, self._trials_of(entry.group_id))):
+            return False
+        starts = [other for other in self._plan.schedule if other.group_id == entry.group_id]
+        return entry == starts[-1] and not any(map(self.owed, starts))
 
     def owed(self, entry: ServerStart) -> tuple[Owed, ...]:
         """Repeat by repeat, each over all load points, so that drift within a start falls on all of them alike."""
@@ -76,6 +101,7 @@ class Accounts:
     def settle(self) -> tuple[TrialResult, ...]:
         """Trials that were measured to the end before, by a session that died before it could say so."""
         owing = {owed.trial.trial_id for entry in self._plan.schedule for owed in self.owed(entry)}
+        owing |= {trial.trial_id for group_id in self._unrecorded for trial in self._trials_of(group_id)}
         complete = [trial for trial in self._plan.trials if self._runs(trial) and trial.trial_id not in owing]
         return tuple(self._end(trial) for trial in complete)
 
@@ -110,7 +136,9 @@ class Accounts:
 
     def is_over(self, entry: ServerStart) -> bool:
         """A start that nobody needs any more: its group failed for good, was skipped or is complete."""
-        return entry.start not in self._left[entry.group_id] or not self.owed(entry)
+        return entry.start not in self._left[entry.group_id] or not (
+            self.owed(entry) or self._owes_only_reference(entry)
+        )
 
     def results(self) -> tuple[TrialResult, ...]:
         return tuple(self._results.values())

@@ -14,6 +14,7 @@ from sweeper.core.events import (
     GroupEvent,
     Measured,
     Notice,
+    ReferenceRecorded,
     RunEnded,
     RunStarted,
     StartFailed,
@@ -27,6 +28,7 @@ from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Arm, Plan, ServerStart
 from sweeper.errors import PreflightError, ServerError, SweeperError
 from sweeper.execution.accounts import Accounts
+from sweeper.execution.answers import Answers
 from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by, refused_too
 from sweeper.execution.failures import LASTING, failure_of, with_start, worth_another_try
 from sweeper.execution.pool import Pool, Slot
@@ -57,6 +59,8 @@ class Work:
     """Measurements kept from before."""
     notes: tuple[str, ...] = ()
     """What was found and moved aside when the run was opened."""
+    answers: Answers | None = None
+    """Holds answers against the baselines'; None: they are sampled."""
 
 
 class Controller:
@@ -216,7 +220,14 @@ class Controller:
             gpu_ids=slot.gpu_ids,
             slot=slot.name,
             owner_pid=os.getpid(),
+            reference_at=self._reference_at(entry),
         )
+
+    def _reference_at(self, entry: ServerStart) -> int | None:
+        if not self._accounts.owes_reference(entry):
+            return None
+        trials = self._accounts.group(entry.group_id).trial_ids
+        return min(trial.load.concurrency for trial in self._work.plan.trials if trial.trial_id in trials)
 
     def _clear_start(self, entry: ServerStart) -> None:
         """An earlier attempt at this very start keeps its log, aside."""
@@ -231,6 +242,12 @@ class Controller:
         match event:
             case Measured(measurement=one):
                 self._accounts.measured(one.trial_id, one.start, one.repeat)
+                if self._work.answers is not None:
+                    self._work.answers.measured(one, event.samples)
+            case ReferenceRecorded(reference=reference):
+                self._accounts.reference_recorded(reference.group_id)
+                if self._work.answers is not None:
+                    self._work.answers.recorded(reference)
             case TrialFailed():
                 self._accounts.failed(event.trial_id, event.failure)
             case StartFailed():

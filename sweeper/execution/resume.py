@@ -17,6 +17,8 @@ class Resumption:
     """To be moved out of the way, absolute."""
     notes: tuple[str, ...]
     """Why, in sentences."""
+    recorded: tuple[str, ...] = ()
+    """Baselines (arm ids) whose log-probabilities still count."""
 
 
 def resume(
@@ -54,7 +56,15 @@ def resume(
     fallen = [one for one in run.results if one not in results]
     aside = [*broken, *(_folder(run, one) for ones in drifted.values() for one in ones)]
     aside += [layout.trial_dir(run.path, one.trial_id) / layout.RESULT for one in fallen]
-    return Resumption(kept=tuple(kept), results=results, aside=tuple(dict.fromkeys(aside)), notes=tuple(notes))
+    stale = [one for one in run.references if drift(one.fingerprint, current) and not accept_drift]
+    aside += [layout.reference_file(run.path, one.group_id) for one in stale]
+    return Resumption(
+        kept=tuple(kept),
+        results=results,
+        aside=tuple(dict.fromkeys(aside)),
+        notes=tuple(notes),
+        recorded=tuple(one.arm_id for one in run.references if one not in stale),
+    )
 
 
 def drift(before: Fingerprint, now: Fingerprint) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import traceback
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +15,9 @@ from sweeper.core.events import (
     GroupEvent,
     LoadCut,
     Measured,
+    Notice,
     PhaseChanged,
+    ReferenceRecorded,
     ServerReady,
     StartEnded,
     StartFailed,
@@ -23,6 +25,7 @@ from sweeper.core.events import (
 )
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import Difference, Launcher, LaunchPlan, Phase, Server, ServerFailure, StartupTimes
+from sweeper.core.lossless import Reference
 from sweeper.core.result import Conditions, Failure, Fingerprint, Measurement, StartRecord
 from sweeper.core.run import GroupJob, Owed
 from sweeper.core.sample import LoadOutcome, PromptSet
@@ -69,6 +72,8 @@ class Tools:
     differences: Callable[[ServerConfig, Server], tuple[Difference, ...]]
     dump_stacks: Callable[[Server], None] = lambda server: None
     """Keeps what a hanging server is doing beside its log, as far as that can be seen."""
+    record_reference: Callable[[Server, GroupJob], Awaitable[Reference]] | None = None
+    """The pass of `GroupJob.reference_at`; raises OSError or ValueError. None: this server has no log-probabilities."""
 
 
 async def run_group(job: GroupJob, tools: Tools) -> AsyncGenerator[GroupEvent, None]:
@@ -144,6 +149,19 @@ class _Group:
                 warm.add(load.concurrency)
             self._phase("measuring", where)
             await self._measure(server, owed, differences)
+        if self.job.reference_at is not None and self.tools.record_reference is not None:
+            self._phase("measuring", "log-probabilities of the baseline's answers, not timed")
+            await self._record_reference(server, self.tools.record_reference)
+
+    async def _record_reference(
+        self, server: Server, record: Callable[[Server, GroupJob], Awaitable[Reference]]
+    ) -> None:
+        """What was measured stands, whatever becomes of this pass."""
+        try:
+            self.emit(ReferenceRecorded(reference=await record(server, self.job)))
+        except (OSError, ValueError, SweeperError) as error:
+            message = f"the baseline's log-probabilities could not be recorded, so answers are not compared: {error}"
+            self.emit(Notice(message=message, level="warning"))
 
     async def _measure(self, server: Server, owed: Owed, differences: tuple[Difference, ...]) -> None:
         job = self.job

@@ -22,6 +22,7 @@ from sweeper.effects.prompts import load_prompts
 from sweeper.effects.requirements import require
 from sweeper.errors import StoreError
 from sweeper.execution.accounts import Accounts
+from sweeper.execution.answers import Answers
 from sweeper.execution.controller import Controller, Policy, Work
 from sweeper.execution.examination import examine_plan
 from sweeper.execution.pool import Pool
@@ -57,6 +58,11 @@ class Prepared:
     """What the doctor found and did not refuse."""
 
     @property
+    def greedy(self) -> bool:
+        """Then answers are held against the baseline's."""
+        return self.experiment.workload.temperature == 0
+
+    @property
     def policy(self) -> Policy:
         run = self.experiment.run
         budget_s = run.budget_min * 60 if run.budget_min is not None else None
@@ -71,6 +77,7 @@ class Opened:
     accounts: Accounts
     notes: tuple[str, ...]
     resumed: int
+    answers: Answers | None = None
 
 
 def prepare(path: Path) -> Prepared:
@@ -99,7 +106,7 @@ def finished_run(prepared: Prepared, options: Options) -> RunData | None:
         return None
     run = read_run(path)
     before = _resumption(run, prepared, options)
-    accounts = Accounts(prepared.plan, kept=before.kept, results=before.results, selected=_selected(prepared, options))
+    accounts = _accounts(prepared, _selected(prepared, options), before)
     done = not accounts.pending() and not accounts.settle() and not before.aside
     return run if done else None
 
@@ -119,17 +126,26 @@ def open_run(
             disk=disk,
             now=now,
         )
-        return Opened(writer=writer, accounts=Accounts(prepared.plan, selected=selected), notes=(), resumed=0)
+        answers = Answers(prepared.plan, writer) if prepared.greedy else None
+        return Opened(writer=writer, accounts=_accounts(prepared, selected), notes=(), resumed=0, answers=answers)
     writer = RunWriter(path, disk=disk, now=now)
     try:
         before = _resumption(read_run(path), prepared, options)
         moved = writer.set_aside(before.aside)
         writer.write_environment(_environment(prepared))
+        answers = Answers(prepared.plan, writer) if prepared.greedy else None
+        if answers is not None:
+            answers.take_up(read_run(path))
     except BaseException:
         writer.close()
         raise
-    accounts = Accounts(prepared.plan, kept=before.kept, results=before.results, selected=selected)
-    return Opened(writer=writer, accounts=accounts, notes=(*before.notes, *moved), resumed=len(before.kept))
+    return Opened(
+        writer=writer,
+        accounts=_accounts(prepared, selected, before),
+        notes=(*before.notes, *moved),
+        resumed=len(before.kept),
+        answers=answers,
+    )
 
 
 async def run_session(
@@ -149,6 +165,7 @@ async def run_session(
         skips=prepared.skips,
         resumed=opened.resumed,
         notes=(*opened.notes, *prepared.warnings),
+        answers=opened.answers,
     )
     controller = Controller(work, accounts=opened.accounts, pool=pool, writer=opened.writer, display=display)
     on_controller(controller)
@@ -178,6 +195,16 @@ def _environment(prepared: Prepared) -> Mapping[str, Any]:
 
 def _selected(prepared: Prepared, options: Options) -> frozenset[str] | None:
     return None if options.only is None else select(prepared.plan, options.only)
+
+
+def _accounts(prepared: Prepared, selected: frozenset[str] | None, before: Resumption | None = None) -> Accounts:
+    return Accounts(
+        prepared.plan,
+        kept=before.kept if before else (),
+        results=before.results if before else (),
+        selected=selected,
+        recorded=(before.recorded if before else ()) if prepared.greedy else None,
+    )
 
 
 def _resumption(run: RunData, prepared: Prepared, options: Options) -> Resumption:

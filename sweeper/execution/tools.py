@@ -23,6 +23,7 @@ from sweeper.engine.audit import differences
 from sweeper.engine.request import attention_dp
 from sweeper.errors import StoreError
 from sweeper.execution.loadgen import LoadTarget, drive
+from sweeper.execution.reference import record_reference
 from sweeper.execution.runner import Tools
 from sweeper.store import layout
 
@@ -39,6 +40,7 @@ def real_tools() -> Tools:
         watch_gpus=lambda gpu_ids: record_conditions(gpus, gpu_ids),
         differences=server_differences,
         dump_stacks=keep_stacks,
+        record_reference=record_reference,
     )
 
 

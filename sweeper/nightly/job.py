@@ -98,8 +98,9 @@ def _again(
 ) -> RunData | None:
     """None: it failed, and the verdict stands as unconfirmed."""
     wanted = verdict.suspicious
-    speedups = {one.trial_id for one in verdict.judged if one.name.quantity == "speedup" and one.finding.suspicious}
-    wanted |= with_baselines(run.plan, frozenset(speedups))
+    suspicious = [one for one in verdict.judged if one.finding.suspicious]
+    compared = {one.trial_id for one in suspicious if one.name.quantity in ("speedup", "lossless")}
+    wanted |= with_baselines(run.plan, frozenset(compared))
     say(f"{len(wanted)} suspicious trials of {len(run.plan.trials)} are measured again")
     try:
         return bench.again(wanted, policy.confirm_repeats, folder / AGAIN)

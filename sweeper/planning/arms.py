@@ -176,9 +176,18 @@ class _Expander:
             effective=resolution.spec,
             feed=fed,
             axes=axes,
-            notes=(*resolution.notes, *fed.notes),
+            notes=(*resolution.notes, *fed.notes, *self._sampling_notes(shared)),
         )
         return candidate, point.problem or resolution.illegal or fed.illegal
+
+    def _sampling_notes(self, server: ServerConfig) -> Iterator[str]:
+        """sglang 0.5.23, srt/speculative/eagle_utils.py:500: on a CPU the verification is greedy, whatever is asked."""
+        temperature = self.experiment.workload.temperature
+        if server.device == "cpu" and temperature > 0:
+            yield (
+                f"on the CPU engine SGLang verifies greedily whatever the temperature: its answers are greedy, the "
+                f"baseline's are sampled at {temperature:g}, so it is measured but not ranked; use temperature: 0"
+            )
 
     def _arm(self, same: Sequence[_Candidate], baseline_id: str) -> None:
         kept = next((c for c in same if c.point.spec.triple == c.effective.triple), same[0])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from sweeper.core.experiment import Workload
+from sweeper.core.lossless import REFERENCE_PROMPTS, REFERENCE_TOKENS
 from sweeper.core.trial import Arm, ServerStart, Trial
 
 CPU_START_S = 30.0
@@ -42,7 +43,21 @@ def estimate_s(
     for start in schedule:
         arm = by_arm[start.group_id]
         total += _start_s(arm, weight_bytes) + load_s.get(arm.arm_id, 0.0) * (repeats + WARM_UP - 1)
-    return round(total, 1)
+    return round(total + _references_s(arms, trials, workload), 1)
+
+
+def _references_s(arms: Sequence[Arm], trials: Sequence[Trial], workload: Workload) -> float:
+    """The greedy pass of each baseline that records log-probabilities, at its lowest concurrency."""
+    if workload.temperature > 0:
+        return 0.0
+    tokens = min(workload.num_prompts, REFERENCE_PROMPTS) * min(workload.max_tokens, REFERENCE_TOKENS)
+    compared = {arm.baseline_id for arm in arms if not arm.is_baseline}
+    total = 0.0
+    for arm in arms:
+        loads = [trial.load.concurrency for trial in trials if trial.arm_id == arm.arm_id]
+        if arm.arm_id in compared and loads:
+            total += tokens / _tok_per_s(arm.server.device, min(loads))
+    return total
 
 
 def _tok_per_s(device: str, concurrency: int) -> float:

@@ -16,6 +16,7 @@ from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
 from sweeper.analysis.winners import Winner
 from sweeper.core.run import RunData
 from sweeper.doctor import causes
+from sweeper.present.answers import AnswerTable, answer_notes, answer_table, answer_words
 from sweeper.present.assets import golden
 from sweeper.present.launch_command import paste_command, wrapped
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
@@ -68,6 +69,8 @@ class Row:
     break_even: str
     delivered: str
     remark: str
+    answers: str = ""
+    """`61 equal, 3 ties`: greedy answers beside the baseline's; empty where they were not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,8 @@ class Document:
     """What the engine silently does to requests, and whose."""
     environment: tuple[tuple[str, str], ...]
     side_tables: tuple[SideTable, ...]
+    answers: AnswerTable | None
+    """Are greedy answers the baseline's?"""
 
 
 def document(run: RunData, comparison: Comparison | None = None) -> Document:
@@ -128,6 +133,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         engine_notes=_engine_notes(run),
         environment=_environment(run),
         side_tables=side_tables(comparison),
+        answers=answer_table(run, comparison),
     )
 
 
@@ -183,6 +189,7 @@ def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
     drifts = drift_words(comparison, labels)
     if drifts:
         notes.append("Drift of the baseline: " + "; ".join(drifts) + ".")
+    notes += answer_notes(comparison)
     notes += [f"On disk: {problem}." for problem in run.problems]
     # The plan's own warning about single starts says the same before the run.
     warnings = [warning for warning in run.plan.warnings if "start-to-start" not in warning]
@@ -272,6 +279,7 @@ def trial_row(outcome: Outcome) -> Row:
         break_even=fixed(outcome.decomposition.break_even_length if outcome.decomposition else None),
         delivered=fixed(measured.delivered_length if measured else None),
         remark="; ".join(filter(None, remarks)),
+        answers=answer_words(outcome.lossless),
     )
 
 

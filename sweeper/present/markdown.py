@@ -1,6 +1,7 @@
 """A run as Markdown that reads well in a pull request."""
 
 from sweeper.core.run import RunData
+from sweeper.present.answers import COLUMNS as COLUMNS_OF_ANSWERS
 from sweeper.present.document import Document, LoadTable, Row, document
 from sweeper.present.side_tables import SideTable
 
@@ -19,6 +20,7 @@ def render_markdown(run: RunData) -> str:
         " · ".join(f"{name}: {cell(value)}" for name, value in doc.facts),
         *(f"> {cell(note)}" for note in doc.notes),
         *(_table(table) for table in doc.tables),
+        *_answers(doc),
         *(_side_table(table) for table in doc.side_tables),
         "\n".join(f"- {cell(line)}" for line in (*doc.engine_notes, *doc.merged)),
         *_failures(doc),
@@ -50,6 +52,18 @@ def _cells(row: Row) -> list[str]:
     values = [row.tok_per_s, row.per_user, " / ".join(row.ttft), " / ".join(row.tpot), row.accept_length]
     values += [row.accept_rate, row.step_ms, row.delivered, row.break_even]
     return [cell(row.label), ran, f"{row.mark} {row.standing}", best, *values]
+
+
+def _answers(doc: Document) -> list[str]:
+    if doc.answers is None:
+        return []
+    lines = ["### Greedy answers beside the baseline's", "", cell(doc.answers.intro), ""]
+    lines += [f"| {' | '.join(COLUMNS_OF_ANSWERS)} |", "|---|---|" + "---:|" * 5 + "---|"]
+    lines += [
+        f"| {' | '.join([cell(row.label), cell(row.load), *row.counts, cell(row.detail)])} |"
+        for row in doc.answers.rows
+    ]
+    return ["\n".join(lines)]
 
 
 def _side_table(table: SideTable) -> str:

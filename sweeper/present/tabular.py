@@ -56,6 +56,16 @@ def report_data(run: RunData) -> dict[str, Any]:
             for winner in comparison.winners
         ],
         "trials": [_plain(row(run, outcome)) for outcome in comparison.outcomes],
+        "references": [
+            {
+                "baseline_id": one.arm_id,
+                "prompts": len(one.answers),
+                "dtype": one.dtype,
+                "concurrency": one.concurrency,
+                "seconds": one.seconds,
+            }
+            for one in run.references
+        ],
         "problems": list(run.problems),
     }
 

@@ -37,6 +37,7 @@ def print_run(run: RunData, *, file: IO[str] | None = None) -> None:
         console.print(_title(table))
         console.print(_table(table))
         _print_remarks(console, table)
+    _print_answers(console, doc)
     _print_failures(console, doc)
     _print_commands(console, doc)
 
@@ -102,6 +103,25 @@ def _print_remarks(console: Console, table: LoadTable) -> None:
         words += [row.remark] if row.remark and row.standing != "failed" else []
         if words:
             console.print(Padding(Text(f"{row.label}: {'; '.join(words)}", style="yellow"), (0, 0, 0, 2), expand=False))
+
+
+def _print_answers(console: Console, doc: Document) -> None:
+    if doc.answers is None:
+        return
+    console.print()
+    console.print(Text("Greedy answers beside the baseline's", style="bold"))
+    console.print(Text(doc.answers.intro, style="dim"))
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    made.add_column("", max_width=30, overflow="ellipsis", no_wrap=True)
+    made.add_column("", no_wrap=True)
+    for name in ("equal", "ties", "different", "unchecked"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for row in doc.answers.rows:
+        made.add_row(Text(row.label), row.load, *row.counts[1:], style="red" if row.lossy else "")
+    console.print(made)
+    for row in doc.answers.rows:
+        if row.detail:
+            console.print(Padding(Text(f"{row.label} at {row.load}: {row.detail}"), (0, 0, 0, 2), expand=False))
 
 
 def _print_failures(console: Console, doc: Document) -> None:

@@ -2,9 +2,10 @@
 
 results/<experiment>/<run_id>/
   plan.json environment.json events.jsonl report.html
+  groups/<group_id>/reference.json      a baseline's greedy answers with log-probabilities
   groups/<group_id>/start-<k>/{launch.json, server_info.json, server.log, partial-<trial_id>-repeat-<r>.parquet}
   trials/<trial_id>/{trial.json, result.json}
-  trials/<trial_id>/start-<k>-repeat-<r>/{samples.parquet, measurement.json}
+  trials/<trial_id>/start-<k>-repeat-<r>/{samples.parquet, measurement.json, lossless.json}
   aside/<when>/…                        what was found half-written or no longer belongs
 """
 
@@ -22,6 +23,9 @@ RESULT = "result.json"
 SAMPLES = "samples.parquet"
 MEASUREMENT = "measurement.json"
 """Written last: a measurement folder without it is not one."""
+LOSSLESS = "lossless.json"
+"""Made from a measurement's samples and its baseline's reference, whenever both are there."""
+REFERENCE = "reference.json"
 LAUNCH = "launch.json"
 SERVER_INFO = "server_info.json"
 SERVER_LOG = "server.log"
@@ -49,6 +53,11 @@ def run_dir(results_dir: Path, experiment: str, run: str) -> Path:
 
 def start_dir(run_dir: Path, group_id: str, start: int) -> Path:
     return run_dir / GROUPS / group_id / f"start-{start}"
+
+
+def reference_file(run_dir: Path, group_id: str) -> Path:
+    """Beside the starts of the baseline's group: it outlives a start that is set aside."""
+    return run_dir / GROUPS / group_id / REFERENCE
 
 
 def trial_dir(run_dir: Path, trial_id: str) -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeper.core.lossless import Losslessness, Reference
 from sweeper.core.result import Measurement, StartRecord, TrialResult
 from sweeper.core.run import RunData
 from sweeper.core.sample import Sample
@@ -22,6 +23,8 @@ def read_run(path: Path) -> RunData:
     measurements = tuple(_read_all(_measurement_files(path), Measurement, problems, path))
     results = tuple(_read_all(sorted(path.glob(f"{layout.TRIALS}/*/{layout.RESULT}")), TrialResult, problems, path))
     starts = tuple(_read_all(_launch_files(path), StartRecord, problems, path))
+    references = tuple(_read_all(_reference_files(path), Reference, problems, path))
+    losslessness = tuple(_read_all(_lossless_files(path), Losslessness, problems, path))
     ended = {result.trial_id for result in results}
     return RunData(
         path=path,
@@ -35,6 +38,8 @@ def read_run(path: Path) -> RunData:
         events=tuple(_read_events(path / layout.EVENTS, problems)),
         finished=all(trial.trial_id in ended for trial in stored.plan.trials),
         problems=tuple(problems),
+        references=references,
+        losslessness=losslessness,
     )
 
 
@@ -74,6 +79,7 @@ def unreadable(path: Path) -> tuple[Path, ...]:
         if not _opens(file, Measurement) or not is_whole(file.parent / layout.SAMPLES):
             found.append(file.parent)
     found += [file for file in path.glob(f"{layout.TRIALS}/*/{layout.RESULT}") if not _opens(file, TrialResult)]
+    found += [file for file in _reference_files(path) if not _opens(file, Reference)]
     return tuple(sorted(found))
 
 
@@ -94,6 +100,14 @@ def _measurement_folders(path: Path) -> Iterator[Path]:
 def _measurement_files(path: Path) -> list[Path]:
     files = [folder / layout.MEASUREMENT for folder in _measurement_folders(path)]
     return [file for file in files if file.exists()]
+
+
+def _lossless_files(path: Path) -> list[Path]:
+    return sorted(path.glob(f"{layout.TRIALS}/*/start-*/{layout.LOSSLESS}"))
+
+
+def _reference_files(path: Path) -> list[Path]:
+    return sorted(path.glob(f"{layout.GROUPS}/*/{layout.REFERENCE}"))
 
 
 def _launch_files(path: Path) -> list[Path]:

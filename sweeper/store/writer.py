@@ -13,11 +13,13 @@ from sweeper.core.events import (
     Event,
     LoadCut,
     Measured,
+    ReferenceRecorded,
     ServerReady,
     StartEnded,
     StartFailed,
     TrialEnded,
 )
+from sweeper.core.lossless import Losslessness
 from sweeper.core.redaction import redact_value
 from sweeper.core.result import SCHEMA_VERSION, Measurement, StartRecord
 from sweeper.core.trial import Plan
@@ -96,6 +98,8 @@ class RunWriter:
             case LoadCut():
                 where = layout.partial_samples(self.path, event.group_id, event.start, event.trial_id, event.repeat)
                 self._write(where, samples_to_parquet(event.samples))
+            case ReferenceRecorded(reference=one):
+                self._write(layout.reference_file(self.path, one.group_id), to_json(one, indent=None))
             case StartEnded():
                 self._write_start(event.record)
             case StartFailed() if event.record is not None:
@@ -119,6 +123,11 @@ class RunWriter:
 
     def write_environment(self, environment: Mapping[str, Any]) -> None:
         self._write(self.path / layout.ENVIRONMENT, _json(redact_value(environment)))
+
+    def write_losslessness(self, one: Losslessness) -> None:
+        """Beside the measurement it is of; what stood there before was made from another reference."""
+        folder = layout.measurement_dir(self.path, one.trial_id, one.start, one.repeat)
+        self._write(folder / layout.LOSSLESS, to_json(one))
 
     def _write_plan(
         self, run_id: str, plan: Plan, experiment: Mapping[str, Any], environment: Mapping[str, Any]
@@ -175,6 +184,9 @@ def _told(event: Event) -> dict[str, Any]:
             return {**start, **failure, **(_told_record(event.record) if event.record else {})}
         case Measured(measurement=one):
             return _told_measurement(one)
+        case ReferenceRecorded(reference=reference):
+            told = {"arm_id": reference.arm_id, "group_id": reference.group_id, "start": reference.start}
+            return {**told, "answers": len(reference.answers), "seconds": reference.seconds}
         case LoadCut():
             where = {"group_id": event.group_id, "start": event.start, "trial_id": event.trial_id}
             finished = sum(sample.ok for sample in event.samples)

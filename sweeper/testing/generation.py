@@ -24,6 +24,8 @@ FaultKind = Literal[
 _VOCABULARY = 4000
 _FORCED_DEFAULT_TOKENS = 128
 NOISE = (b": keep-alive\n\n", b"id: 7\nretry: 100\n\n", b"event: ping\n\n", b"\r\n\r\n", b"data:\n\n")
+TIE_GAP, CLEAR_GAP = 0.05, 3.0
+"""Between the log-probabilities of the two likeliest tokens; every eighth position is a tie, the sixth first."""
 GARBAGE = (b"data: {broken\n\n", b"data: null\n\n", b'data: {"strange": 1}\n\n', b"data: \xff\xfe\n\n")
 
 
@@ -56,6 +58,10 @@ class Script:
     """The whole answer in one write."""
     seed: int = 0
     faults: tuple[Fault, ...] = ()
+    lossy: float = 0.0
+    """Share of prompts whose answer a speculative server changes where the target was sure."""
+    turned: float = 0.0
+    """Share of prompts whose answer it changes at a tie."""
 
     def step_s(self) -> float:
         return (self.step_ms + self.draft_ms * self.num_steps) / 1e3
@@ -102,6 +108,14 @@ class Generation:
         self.fault = _chosen(self.script.faults, chance.random())
         self.ids = text.choices(range(_VOCABULARY), k=self.total)
         self._draw = chance
+        self._turn(text.random())
+
+    def _turn(self, draw: float) -> None:
+        """Decided by the prompt alone: every server of this script changes the same answers."""
+        if not self.script.num_steps or draw >= self.script.lossy + self.script.turned:
+            return
+        position = 3 if draw < self.script.lossy else 5
+        self.ids[position:] = [(token + 1) % _VOCABULARY for token in self.ids[position:]]
 
     @property
     def prompt_tokens(self) -> int:
@@ -192,7 +206,10 @@ class Generation:
         """The answer without streaming."""
         if self.route == "/generate":
             text = self._text(0, self.made)
-            return {"text": text, "output_ids": self._ids(0, self.made), "meta_info": self.meta(self.made)}
+            meta = self.meta(self.made)
+            if self.options.get("logprobs"):
+                meta["output_top_logprobs"] = self._top2()
+            return {"text": text, "output_ids": self._ids(0, self.made), "meta_info": meta}
         text, reason = self._text(0, self.made), self.finish_reason()
         choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "text": text}
         if self.route == "/v1/chat/completions":
@@ -225,6 +242,14 @@ class Generation:
 
     def finish_reason(self) -> str:
         return "stop" if self.stops else "length"
+
+    def _top2(self) -> list[list[list[Any]]]:
+        """Of every position the two likeliest tokens, as [log-probability, id, null]."""
+        gaps = [TIE_GAP if position % 8 == 5 else CLEAR_GAP for position in range(self.made)]
+        return [
+            [[-0.1, token, None], [-0.1 - gap, (token + 1) % _VOCABULARY, None]]
+            for token, gap in zip(self._ids(0, self.made), gaps, strict=True)
+        ]
 
     def _ids(self, start: int, end: int) -> list[int]:
         return [self.ids[i % len(self.ids)] for i in range(start, end)]
@@ -275,7 +300,11 @@ def parse_generation(route: Route, body: bytes, number: int, script: Script) -> 
         model=str(asked.get("model") or "fake"),
         max_tokens=max(1, int(limit)),
         ignore_eos=bool(sampling.get("ignore_eos")),
-        options={**streaming, "spec": asked.get("return_spec_tokens_details")},
+        options={
+            **streaming,
+            "spec": asked.get("return_spec_tokens_details"),
+            "logprobs": asked.get("return_logprob") and asked.get("top_logprobs_num") == 2,
+        },
         script=script,
     )
 

@@ -16,6 +16,9 @@ from sweeper.core.launch import (
     ServerFailure,
     StartupTimes,
 )
+from sweeper.core.lossless import Reference, ReferenceAnswer
+from sweeper.core.result import Fingerprint
+from sweeper.core.run import GroupJob
 from sweeper.core.sample import GeneratorHealth, LoadOutcome, PromptSet, RequestError, Sample, SpecCounters
 from sweeper.core.trial import LoadPoint
 from sweeper.errors import SweeperError
@@ -151,6 +154,39 @@ async def fake_drive(
         samples.append(_broken(sample, server) if broken else sample)
     health = GeneratorHealth(loop_lag_p99_ms=0.1, loop_lag_max_ms=0.2, send_late_p99_ms=0.1, cpu_s=0.1, cpu_share=0.01)
     return LoadOutcome(samples=tuple(samples), health=health, flush="not asked")
+
+
+async def fake_reference(server: Server, job: GroupJob) -> Reference:
+    """What fake_drive answers, with its second token a tie."""
+    assert isinstance(server, FakeServer)
+    if server.is_dead:
+        raise OSError("the fake server died")
+    tokens = job.workload.max_tokens
+    answers = [
+        ReferenceAnswer(
+            prompt_id=prompt.prompt_id,
+            text=f"answer to {prompt.prompt_id}",
+            output_ids=tuple(range(index, index + tokens)),
+            pieces=None,
+            best=(-0.1,) * tokens,
+            second=tuple(-0.2 if position == 1 else -3.0 for position in range(tokens)),
+            cut=False,
+        )
+        for index, prompt in enumerate(job.prompts.prompts)
+    ]
+    return Reference(
+        arm_id=job.arm.arm_id,
+        group_id=job.group_id,
+        start=job.start,
+        recorded_at="2026-01-01T00:00:00+00:00",
+        fingerprint=Fingerprint(
+            engine=server.engine, prompts_sha256=job.prompts.sha256, gpu=(), driver=None, device=job.arm.server.device
+        ),
+        dtype="bfloat16",
+        concurrency=job.reference_at or 1,
+        seconds=0.0,
+        answers=tuple(answers),
+    )
 
 
 def _counters(accepted: tuple[int, ...] | None) -> SpecCounters | None:

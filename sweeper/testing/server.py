@@ -171,6 +171,8 @@ def parse_args(argv: Sequence[str]) -> tuple[Script, Life, dict[str, Any], str |
         asap=known.asap,
         seed=known.script_seed,
         faults=tuple(parse_fault(text) for text in known.fault),
+        lossy=known.lossy,
+        turned=known.turned,
     )
     life = Life(
         ready_after_s=known.ready_after_s,
@@ -209,6 +211,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--asap", action="store_true", help="each answer at once, in one write")
     add("--script-seed", type=int, default=0)
     add("--fault", action="append", default=[], metavar="KIND:SHARE[:AT]", help=", ".join(get_args(FaultKind)))
+    add("--lossy", type=float, default=0.0, help="share of prompts whose answer speculation changes")
+    add("--turned", type=float, default=0.0, help="share of prompts whose answer speculation changes at a tie")
     add("--truth", help="write what really happened to this file")
     add("--ready-after-s", type=float, default=0.0)
     add("--fail-start", choices=sorted(START_FAILURES))

@@ -13,6 +13,9 @@ from sweeper.core.trial import Arm, Plan, Trial, content_id
 Block = tuple[int, int]
 """(start, repeat)."""
 
+NONE_ALIKE = 0.01
+"""Stands for zero: levels are compared in logarithms."""
+
 Read = Callable[[Measurement], float | None]
 
 
@@ -51,7 +54,7 @@ def night_record(
     agreement: Mapping[str, tuple[float, ...]] | None = None,
 ) -> NightRecord:
     """`run`: the sweep; `again`: the second measurement of what was suspicious, of the same trials; `agreement`: trial
-    → share of its greedy answers that are the baseline's, by repeat."""
+    → share of its greedy answers that are the baseline's, by repeat, for runs without log-probabilities."""
     first, second = _by_trial(run), _by_trial(again)
     results = {result.trial_id: result for result in run.results}
     trials = tuple(_trial(run.plan, trial, results.get(trial.trial_id)) for trial in run.plan.trials)
@@ -59,7 +62,9 @@ def night_record(
     for trial in run.plan.trials:
         if first.get(trial.trial_id):
             series += _of_trial(run.plan, trial, first, second)
-            if agreement and (shares := agreement.get(trial.trial_id)):
+            if (lossless := _lossless(run, trial, first[trial.trial_id][0], again)) is not None:
+                series.append(lossless)
+            elif agreement and (shares := agreement.get(trial.trial_id)):
                 series.append(_agreement(run.plan, trial, first[trial.trial_id][0], shares))
     series += [found for arm in run.plan.arms if (found := _startup(arm, run, again)) is not None]
     return NightRecord(
@@ -98,6 +103,31 @@ def _of_trial(
         first=_ratios(mine, first[base.trial_id]),
         again=_ratios(again, second.get(base.trial_id, ())),
     )
+
+
+def _lossless(run: RunData, trial: Trial, one: Measurement, again: RunData | None) -> Watched | None:
+    """Ties are no loss, so a sound engine stays at 1 whatever its batches; None: nothing was compared.
+
+    One value a night: a repeat in which answers differ is no odd repeat to be left out.
+    """
+    arm = run.plan.arm(trial.arm_id)
+    share = _undiffering(run, trial)
+    if arm.is_baseline or not share:
+        return None
+    return Watched(
+        name=SeriesName(quantity="lossless", arm=arm.label, load=load_label(trial.load)),
+        trial_id=trial.trial_id,
+        comparability=_comparability(trial.trial_id, one.fingerprint),
+        first=share,
+        again=_undiffering(again, trial),
+    )
+
+
+def _undiffering(run: RunData | None, trial: Trial) -> tuple[float, ...]:
+    ones = [one for one in (run.losslessness if run else ()) if one.trial_id == trial.trial_id]
+    compared = sum(one.equal + len(one.unequal) for one in ones)
+    different = sum(one.count("different") for one in ones)
+    return (max(1 - different / compared, NONE_ALIKE),) if compared else ()
 
 
 def _agreement(plan: Plan, trial: Trial, one: Measurement, shares: tuple[float, ...]) -> Watched:

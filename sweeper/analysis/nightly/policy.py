@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Quantity = Literal[
+    "lossless",
     "agreement",
     "accept_length",
     "verify_step_ms",
@@ -16,6 +17,7 @@ Quantity = Literal[
 ]
 
 HIGHER_IS_BETTER: Mapping[Quantity, bool] = {
+    "lossless": True,
     "agreement": True,
     "accept_length": True,
     "verify_step_ms": False,
@@ -27,6 +29,7 @@ HIGHER_IS_BETTER: Mapping[Quantity, bool] = {
 }
 
 WORDS: Mapping[Quantity, str] = {
+    "lossless": "share of greedy answers that do not truly differ from the baseline's",
     "agreement": "share of greedy answers equal to the baseline's",
     "accept_length": "accept length",
     "verify_step_ms": "verify-step time",
@@ -38,6 +41,7 @@ WORDS: Mapping[Quantity, str] = {
 }
 
 MIN_EFFECTS: Mapping[Quantity, float] = {
+    "lossless": 0.005,
     "agreement": 0.3,
     "accept_length": 0.01,
     "verify_step_ms": 0.01,

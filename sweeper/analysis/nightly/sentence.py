@@ -4,6 +4,7 @@ from sweeper.analysis.nightly.policy import WORDS, Quantity
 from sweeper.analysis.nightly.verdict import Judged, Verdict
 
 UNITS: dict[Quantity, str] = {
+    "lossless": "",
     "agreement": "",
     "accept_length": "",
     "verify_step_ms": " ms",

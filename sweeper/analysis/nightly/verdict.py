@@ -18,6 +18,7 @@ Key = tuple[SeriesName, str]
 """Series and comparability."""
 
 ORDER: tuple[Quantity, ...] = (
+    "lossless",
     "agreement",
     "accept_length",
     "verify_step_ms",
@@ -228,7 +229,14 @@ def _absent(last: NightRecord | None, tonight: NightRecord) -> tuple[str, ...]:
         trial = ended.get(watched.trial_id)
         failed = trial is not None and trial.state == "failed"
         skipped = trial is not None and trial.state == "skipped"
-        if not watched.first or watched.name in have or failed or (skipped and trial is not None and trial.expected):
+        judged_better = watched.name.quantity == "agreement" and replace(watched.name, quantity="lossless") in have
+        if (
+            not watched.first
+            or watched.name in have
+            or judged_better
+            or failed
+            or (skipped and trial is not None and trial.expected)
+        ):
             continue
         why = f": {trial.reason}" if skipped and trial is not None else ""
         missing.append(f"{watched.name.text} is absent tonight{why}")

@@ -1,23 +1,80 @@
 """Equal, tie, different."""
 
+from dataclasses import replace
+
 import pytest
 
-from sweeper.analysis.lossless import Reference, judge_outputs
+from sweeper.analysis.lossless import Likenesses, gap_bound, judge, likenesses, reference_prompts
+from sweeper.core.lossless import Judged, Reference, ReferenceAnswer
+from sweeper.core.sample import RequestError, Sample
+from sweeper.testing.plans import small_fingerprint, small_prompts
+from sweeper.testing.runs import model_run
 
 IDS = (5, 6, 7, 8)
+ANSWER = ReferenceAnswer(
+    prompt_id="p",
+    text="five six seven eight",
+    output_ids=IDS,
+    pieces=None,
+    best=(-0.1, -0.1, -0.1, -0.1),
+    second=(-2.1, -0.2, -0.4, -2.1),
+    cut=False,
+)
+WORDS = replace(ANSWER, output_ids=None, pieces=("five", " six", " seven", " eight"))
+SAMPLE = Sample(
+    index=0,
+    prompt_id="p",
+    category="x",
+    due_ns=0,
+    send_ns=0,
+    chunk_ns=(1,),
+    chunk_tokens=(4,),
+    end_ns=1,
+    input_tokens=1,
+    cached_tokens=0,
+    output_tokens=4,
+    finish_reason="stop",
+    text="",
+    output_ids=IDS,
+    spec=None,
+)
 
 
-def judge(ids: tuple[int, ...], gaps: tuple[float | None, ...] | None = (2.0, 0.1, 0.3, 2.0), dtype: str = "bfloat16"):
-    return judge_outputs({"p": Reference(output_ids=IDS, top2_gap=gaps)}, {"p": ids}, dtype=dtype)
+def reference(*answers: ReferenceAnswer, dtype: str | None = "bfloat16") -> Reference:
+    return Reference(
+        arm_id="baseline",
+        group_id="group-baseline",
+        start=0,
+        recorded_at="2026-01-01T00:00:00+00:00",
+        fingerprint=small_fingerprint(),
+        dtype=dtype,
+        concurrency=1,
+        seconds=1.0,
+        answers=answers,
+    )
+
+
+def parting(sample: Sample, answer: ReferenceAnswer = ANSWER, dtype: str | None = "bfloat16") -> Judged | None:
+    """The one judgement; None: equal."""
+    found = judge(reference(answer, dtype=dtype), [sample], trial_id="t", start=0, repeat=0)
+    assert found.equal + len(found.unequal) == 1
+    return found.unequal[0] if found.unequal else None
+
+
+def ids(*tokens: int) -> Sample:
+    return replace(SAMPLE, output_ids=tokens)
+
+
+def text(words: str) -> Sample:
+    return replace(SAMPLE, output_ids=None, text=words)
 
 
 def test_the_same_tokens_are_equal() -> None:
-    assert judge(IDS).judged[0].likeness == "equal"
-    assert judge(IDS).lossless is True
+    assert parting(ids(*IDS)) is None
 
 
 @pytest.mark.parametrize(
-    ("ids", "likeness", "position", "gap"),
+    ("tokens", "likeness", "position", "gap"),
     [
         ((5, 9, 7, 8), "tie", 1, 0.1),
         ((5, 6, 9, 8), "different", 2, 0.3),
@@ -27,22 +84,94 @@ def test_the_same_tokens_are_equal() -> None:
     ],
 )
 def test_the_first_difference_is_judged_by_the_baselines_gap_there(
-    ids: tuple[int, ...], likeness: str, position: int, gap: float | None
+    tokens: tuple[int, ...], likeness: str, position: int, gap: float | None
 ) -> None:
-    judged = judge(ids).judged[0]
-    assert (judged.likeness, judged.position, judged.gap) == (likeness, position, gap)
+    judged = parting(ids(*tokens))
+    assert judged is not None
+    assert (judged.likeness, judged.position) == (likeness, position)
+    assert judged.gap == (None if gap is None else pytest.approx(gap))
 
 
-def test_fp32_forgives_far_less_than_bf16() -> None:
-    assert judge((5, 9, 7, 8), dtype="float32").judged[0].likeness == "different"
+@pytest.mark.parametrize(
+    ("dtype", "likeness"), [("float32", "different"), ("float16", "different"), ("bfloat16", "tie")]
+)
+def test_a_finer_dtype_forgives_less(dtype: str, likeness: str) -> None:
+    judged = parting(ids(5, 9), dtype=dtype)
+    assert judged is not None and judged.likeness == likeness
 
 
-def test_without_gaps_or_reference_nothing_is_claimed() -> None:
-    assert judge((5, 9, 7, 8), gaps=None).lossless is None
-    result = judge_outputs({}, {"q": IDS}, dtype="bfloat16")
-    assert str(result) == "1 unchecked"
+def test_an_unknown_dtype_is_taken_as_bfloat16() -> None:
+    assert gap_bound(None) == gap_bound("bfloat16") == gap_bound("float8_e4m3fn")
 
 
-def test_a_lossy_engine_is_not_lossless() -> None:
-    assert judge((5, 6, 9, 8)).lossless is False
-    assert str(judge((5, 6, 9, 8))) == "1 different"
+def test_an_answer_that_the_pass_cut_is_compared_as_far_as_it_goes() -> None:
+    cut = replace(ANSWER, cut=True)
+    assert parting(ids(*IDS, 9, 9), cut) is None
+    shorter = parting(ids(5, 6, 7), cut)
+    assert shorter is not None and shorter.likeness == "different"
+
+
+def test_without_a_gap_there_a_difference_is_not_judged() -> None:
+    judged = parting(ids(5, 9, 7, 8), replace(ANSWER, second=(None, None, None, None)))
+    assert judged is not None and (judged.likeness, judged.gap) == ("unchecked", None)
+
+
+def test_failed_requests_other_prompts_and_later_turns_are_not_compared() -> None:
+    failed = replace(SAMPLE, error=RequestError(kind="cut", message="cut"))
+    other = replace(SAMPLE, prompt_id="q")
+    later = replace(SAMPLE, turn=2, output_ids=(1, 2))
+    found = judge(reference(ANSWER), [failed, other, later, SAMPLE], trial_id="t", start=0, repeat=0)
+    assert (found.equal, found.unequal, found.by) == (1, (), "tokens")
+
+
+@pytest.mark.parametrize(
+    ("words", "likeness", "position"),
+    [
+        ("five nine seven eight", "tie", 1),
+        ("five six eleven", "different", 2),
+        ("five six seven eight nine", "different", 4),
+    ],
+)
+def test_without_token_ids_the_text_says_which_token_it_was(words: str, likeness: str, position: int) -> None:
+    judged = parting(text(words), WORDS)
+    assert judged is not None and (judged.likeness, judged.position) == (likeness, position)
+
+
+def test_the_same_text_is_equal_and_said_to_be_compared_as_text() -> None:
+    found = judge(reference(WORDS), [text(WORDS.text)], trial_id="t", start=0, repeat=0)
+    assert (found.equal, found.by) == (1, "text")
+
+
+def test_a_text_that_its_tokens_do_not_make_up_is_not_judged() -> None:
+    """A parser of the server took words out of it."""
+    judged = parting(text("five nine"), replace(WORDS, pieces=("<think>", "five", " six", " seven", " eight")))
+    assert judged is not None and (judged.likeness, judged.position) == ("unchecked", None)
+
+
+def pooled(*samples: Sample) -> Likenesses:
+    run = model_run(("3-1-4",), concurrency=(1,), starts=1, repeats=1)
+    trial_id = run.plan.trials[1].trial_id
+    found = tuple(
+        judge(reference(ANSWER), [sample], trial_id=trial_id, start=0, repeat=repeat)
+        for repeat, sample in enumerate(samples)
+    )
+    return likenesses(replace(run, losslessness=found))[trial_id]
+
+
+def test_a_trial_counts_all_its_measurements_and_names_the_widest_gaps() -> None:
+    found = pooled(ids(*IDS), ids(5, 9), ids(5, 6, 9), ids(9), ids(*IDS))
+    assert str(found) == "2 equal, 1 tie, 2 different"
+    assert found.lossless is False
+    assert found.worst is not None and found.worst.gap == pytest.approx(2.0)
+    assert found.widest_tie is not None and found.widest_tie.position == 1
+
+
+def test_ties_are_lossless_and_what_could_not_be_checked_is_no_proof() -> None:
+    assert pooled(ids(*IDS), ids(5, 9)).lossless is True
+    assert replace(pooled(ids(*IDS)), unchecked=1).lossless is None
+
+
+def test_the_pass_takes_prompts_of_every_kind_when_it_takes_few() -> None:
+    prompts = small_prompts(10).prompts
+    assert [one.prompt_id for one in reference_prompts(prompts, 4)] == ["p0", "p2", "p5", "p7"]
+    assert reference_prompts(prompts, 24) == prompts

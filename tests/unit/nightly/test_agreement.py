@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.analysis.nightly.extract import NONE_ALIKE
 from sweeper.core.events import Measured
 from sweeper.core.run import RunData
 from sweeper.core.sample import Sample
-from sweeper.nightly.agreement import NONE_EQUAL, agreement_of
+from sweeper.nightly.agreement import agreement_of
 from sweeper.store.reader import read_run
 from sweeper.store.writer import RunWriter
 from sweeper.testing.runs import model_run
@@ -47,7 +48,7 @@ def stored(folder: Path, differing: int, temperature: float = 0) -> RunData:
     return read_run(writer.path)
 
 
-@pytest.mark.parametrize(("differing", "share"), [(0, 1.0), (2, 0.75), (8, NONE_EQUAL)])
+@pytest.mark.parametrize(("differing", "share"), [(0, 1.0), (2, 0.75), (8, NONE_ALIKE)])
 def test_the_share_of_equal_answers_is_counted_for_speculative_trials(
     tmp_path: Path, differing: int, share: float
 ) -> None:

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.core.events import Event, Measured, Notice, TrialEnded
+from sweeper.core.events import Event, Measured, Notice, ReferenceRecorded, TrialEnded
+from sweeper.core.lossless import Reference
 from sweeper.core.result import Completed
 from sweeper.errors import StoreError
 from sweeper.store.disk import Disk
 from sweeper.store.reader import find_runs, half_written, read_run, read_samples
 from sweeper.store.writer import RunWriter
-from sweeper.testing.plans import small_measurement, small_plan
+from sweeper.testing.plans import small_fingerprint, small_measurement, small_plan
 
 PLAN = small_plan(starts=1, repeats=2, concurrency=(1,))
 EVENTS: tuple[Event, ...] = (
@@ -22,6 +23,19 @@ EVENTS: tuple[Event, ...] = (
         Measured(measurement=small_measurement(trial, repeat=repeat), samples=())
         for repeat in range(2)
         for trial in PLAN.trials
+    ),
+    ReferenceRecorded(
+        reference=Reference(
+            arm_id=PLAN.arms[0].arm_id,
+            group_id=PLAN.launch_groups[0].group_id,
+            start=0,
+            recorded_at="2026-01-01T00:00:00+00:00",
+            fingerprint=small_fingerprint(),
+            dtype="bfloat16",
+            concurrency=1,
+            seconds=1.0,
+            answers=(),
+        )
     ),
     *(TrialEnded(result=Completed(trial_id=trial.trial_id, measurements=2)) for trial in PLAN.trials),
 )

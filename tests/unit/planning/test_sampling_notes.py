@@ -1,0 +1,37 @@
+"""What a temperature does, and what a greedy run costs beside its measurements."""
+
+from collections.abc import Callable
+
+from sweeper.core.trial import Plan
+
+SPEC = "speculative: {draft_model_path: /m/draft, configs: [3-1-4]}\n"
+
+
+def notes(plan: Plan) -> list[str]:
+    return [note for arm in plan.arms for note in arm.notes if "greedily" in note]
+
+
+def test_on_a_cpu_a_temperature_that_speculation_ignores_is_said(plan: Callable[..., Plan]) -> None:
+    found = plan("engine: {device: cpu}\n" + SPEC + "workload: {temperature: 0.7}")
+    assert notes(found) == [
+        "on the CPU engine SGLang verifies greedily whatever the temperature: its answers are greedy, the baseline's "
+        "are sampled at 0.7, so it is measured but not ranked; use temperature: 0"
+    ]
+    assert not any("greedily" in note for note in found.arms[0].notes)
+
+
+def test_on_a_gpu_or_at_temperature_0_nothing_is_said(plan: Callable[..., Plan]) -> None:
+    assert notes(plan("engine: {device: cuda}\n" + SPEC + "workload: {temperature: 0.7}")) == []
+    assert notes(plan("engine: {device: cpu}\n" + SPEC)) == []
+
+
+def test_the_estimate_holds_the_pass_that_records_log_probabilities(plan: Callable[..., Plan]) -> None:
+    load = "workload: {num_prompts: 100, max_tokens: 1000, concurrency: [1], temperature: %s}"
+    greedy, sampled = (plan(SPEC + load % temperature).estimate_s for temperature in ("0", "0.7"))
+    assert greedy is not None and sampled is not None
+    assert 60 < greedy - sampled < 120  # 24 prompts × 256 tokens at 70 tok/s
+
+
+def test_without_an_arm_to_compare_there_is_no_pass(plan: Callable[..., Plan]) -> None:
+    alone = plan("workload: {concurrency: [1], temperature: 0}").estimate_s
+    assert alone == plan("workload: {concurrency: [1], temperature: 0.7}").estimate_s
