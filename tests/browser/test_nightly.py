@@ -28,6 +28,7 @@ def test_a_history_is_drawn_night_by_night(tmp_path: Path, visit: Callable[..., 
         expect(page.locator("#nights tbody tr")).to_have_count(9, timeout=20_000)
         expect(page.locator("#nights tbody tr").first).to_contain_text("regressed")
         assert "20200101-030000" in page.locator(".notes").inner_text()
+        expect(page.locator("p.sentence")).to_contain_text("regressed since")
         assert visitor.draw_all() >= 4
         assert "Accept length" in page.locator("#figure-room").inner_text()
         visitor.shot("nightly")

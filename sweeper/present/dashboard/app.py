@@ -36,7 +36,7 @@ RunName = Annotated[str, Query(max_length=600)]
 def create_app(results: Path, *, histories: tuple[Path, ...] = (), token: str | None = None) -> FastAPI:
     """`results`: a results folder, an experiment's, or one run. `histories`: of nightly
     jobs, beside those inside it. With `token` every request must bring it."""
-    room = Room(shelf=Shelf(results), histories=histories)
+    room = Room(shelf=Shelf(results, histories))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """The nightly job's history: every watched quantity night by night."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -14,10 +15,11 @@ from sweeper.errors import StoreError
 from sweeper.present.dashboard.kept import signature
 from sweeper.present.dashboard.render import page
 from sweeper.present.dashboard.room import PATIENCE_S, NotHere, Room
+from sweeper.present.dashboard.shelf import NIGHTS
 from sweeper.present.history_page import night_row
 from sweeper.store.codec import from_json
 
-NIGHTS, NIGHT, WORDS_FILE = "nights", "night.json", "words.json"
+NIGHT, WORDS_FILE, VERDICT = "night.json", "words.json", "verdict.json"
 ROWS = 400
 """More than a year; older nights stay in the figures."""
 
@@ -28,27 +30,22 @@ class Past:
 
     nights: tuple[NightRecord, ...]
     words: Words
+    sentence: str
+    """Of the last night; empty before the first has ended."""
     problems: tuple[str, ...]
 
     def figure(self, name: str) -> Drawn | None:
         return next((drawn for drawn in draw_nights(self.nights) if drawn.name == name), None)
 
 
-def histories(room: Room) -> dict[str, Path]:
-    """Name in an address → folder: those given, and those inside the results folder."""
-    results = room.shelf.results
-    inside = [results, *sorted(results.glob("*/")), *sorted(results.glob("*/*/"))] if results.is_dir() else []
-    found = {_name(folder, results): folder for folder in inside if room.shelf.holds(folder / NIGHTS)}
-    found |= {folder.name or str(folder): folder for folder in room.histories}
-    return {name: folder for name, folder in found.items() if (folder / NIGHTS).is_dir()}
-
-
 def nightly(room: Room, name: str) -> HTMLResponse:
-    found = histories(room)
+    found = room.shelf.histories()
     if name and name not in found:
         raise NotHere("There is no such history.")
     chosen = name or next(iter(found), "")
     past = _past(room, chosen, found[chosen]) if chosen else None
+    runs = room.shelf.nights(found[chosen]) if chosen else {}
+    ended = {night.night_id for night in past.nights} if past else set()
     quantities = {each.quantity for night in past.nights for each, _ in night.findings} if past else set()
     return page(
         "nightly.html.j2",
@@ -57,6 +54,8 @@ def nightly(room: Room, name: str) -> HTMLResponse:
         url=quote(chosen, safe=""),
         past=past,
         rows=[night_row(night, past.nights) for night in reversed(past.nights[-ROWS:])] if past else [],
+        runs=runs,
+        unended=[(night, kept) for night, kept in runs.items() if past and night not in ended],
         quantities=[(key, words[:1].upper() + words[1:]) for key, words in WORDS.items() if key in quantities],
         results=str(room.shelf.results),
         refresh_s=1 if chosen and past is None else 0,
@@ -64,20 +63,16 @@ def nightly(room: Room, name: str) -> HTMLResponse:
 
 
 def nightly_figure(room: Room, name: str, quantity: str) -> Drawn | None:
-    found = histories(room)
+    found = room.shelf.histories()
     if name not in found or quantity not in WORDS:
         raise NotHere("There is no such history.")
     past = _past(room, name, found[name], patience_s=None)
     return past.figure(quantity) if past else None
 
 
-def _name(folder: Path, results: Path) -> str:
-    return str(folder.relative_to(results)) if folder != results else results.resolve().name
-
-
 def _past(room: Room, name: str, folder: Path, patience_s: float | None = PATIENCE_S) -> Past | None:
     """None: still being read."""
-    signed = signature(folder, NIGHTS, WORDS_FILE, "verdict.json")
+    signed = signature(folder, NIGHTS, WORDS_FILE, VERDICT)
     return room.pasts.get(name, signed, lambda: read_past(folder), patience_s=patience_s)
 
 
@@ -95,4 +90,11 @@ def read_past(folder: Path) -> Past:
             words = from_json(Words, (folder / WORDS_FILE).read_bytes(), origin=WORDS_FILE)
     except (StoreError, OSError) as error:
         problems.append(str(error))
-    return Past(nights=tuple(nights), words=words, problems=tuple(problems))
+    return Past(nights=tuple(nights), words=words, sentence=_sentence(folder), problems=tuple(problems))
+
+
+def _sentence(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / VERDICT).read_bytes())["sentence"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -56,8 +56,6 @@ class Sight:
 @dataclass(slots=True)
 class Room:
     shelf: Shelf
-    histories: tuple[Path, ...] = ()
-    """Of nightly jobs, outside the results folder."""
     closing: Event = field(default_factory=Event)
     """Set when the server is asked to stop: streams end by themselves then."""
     locks: Locks = field(default_factory=Locks)

@@ -59,6 +59,7 @@ def index(room: Room, find: str, number: int) -> HTMLResponse:
         strays=room.shelf.strays(),
         results=str(room.shelf.results),
         exists=room.shelf.results.is_dir(),
+        histories=() if runs else tuple(room.shelf.histories()),
         found=len(wanted),
         all_runs=len(runs),
         find=find,

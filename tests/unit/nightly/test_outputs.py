@@ -20,6 +20,8 @@ import yaml
 from click.testing import CliRunner
 from thought_nights import FIRST, Nights
 
+from sweeper.analysis.figures.nights import draw_nights
+from sweeper.analysis.figures.style import BASELINE
 from sweeper.cli.nightly import command
 from sweeper.core.result import Failure
 from sweeper.effects.http import post_json
@@ -218,6 +220,19 @@ def test_a_draft_with_another_config_or_other_weights_has_another_revision(tmp_p
     snapshot = tmp_path / "snapshots" / "0123456789abcdef"
     snapshot.mkdir(parents=True)
     assert checkpoint_revision(snapshot) == "0123456789ab"
+
+
+def test_a_figure_rings_the_first_night_of_a_change_and_gives_each_configuration_one_colour(nights: Nights) -> None:
+    nights.quiet(5)
+    nights.night(story=Story(acceptance={"3-1-4": 0.6}))
+    nights.night(story=Story(acceptance={"3-1-4": 0.6}))
+    figures = {drawn.name: drawn.figure for drawn in draw_nights(nights.history.nights())}
+    ring = figures["accept_length"].data[-1]
+    assert ring.name == "change point" and set(ring.x) == {"2026-11-06T03:00:00"}
+    colors = {trace.line.color for trace in figures["speedup"].data if trace.name.startswith("3-1-4 ")}
+    assert colors == {trace.line.color for trace in figures["accept_length"].data if trace.name.startswith("3-1-4 ")}
+    assert len(colors) == 1
+    assert {trace.line.color for trace in figures["baseline_step_ms"].data} == {BASELINE}
 
 
 # --- schedules

@@ -228,3 +228,27 @@ def test_a_taken_port_is_one_clear_line() -> None:
             _listen("127.0.0.1", taken.getsockname()[1])
     finally:
         taken.close()
+
+
+async def test_the_runs_of_a_night_are_reached_from_its_history_wherever_that_lies(tmp_path: Path) -> None:
+    nights = tmp_path / "history" / "nights"
+    first = store_run(model_run(("3-1-4",), concurrency=(1,)), nights / "20261101-030000" / "runs")
+    again = store_run(model_run(("3-1-4",), concurrency=(1,)), nights / "20261101-030000" / "again")
+    (tmp_path / "results").mkdir()
+    for results, histories in ((tmp_path / "results", (tmp_path / "history",)), (tmp_path / "history", ())):
+        transport = httpx.ASGITransport(create_app(results, histories=histories))
+        async with httpx.AsyncClient(transport=transport, base_url=LOCAL) as one:
+            text = await read(one, "/nightly")
+            assert f'<a href="{url(first)}">run</a>, <a href="{url(again)}">measured again</a>' in text
+            assert "speed at concurrency 1" in await read(one, url(first))
+            assert (await one.get(url(again))).status_code == 200
+            assert "/nightly?history=history" in (await one.get("/")).text
+
+
+async def test_a_night_that_leads_outside_its_history_is_not_shown(tmp_path: Path, stored: Path) -> None:
+    runs = tmp_path / "nights" / "20261101-030000" / "runs"
+    runs.mkdir(parents=True)
+    (runs / "kimi").symlink_to(stored.parent)
+    async with client(tmp_path) as one:
+        assert stored.name not in await read(one, "/nightly")
+        assert (await one.get(url(stored))).status_code == 404
