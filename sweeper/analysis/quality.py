@@ -195,11 +195,14 @@ def effective_mode(
 ) -> SamplingMode:
     """What the engine makes of a request. top_k 1 is greedy; so is a top_p that only the first token can satisfy.
 
-    On other devices than CUDA speculation verifies greedily unless it does rejection sampling (None: no speculation).
+    On other devices than CUDA speculation verifies greedily unless it does rejection sampling (None: no speculation);
+    on a CPU always (sglang 0.5.23, srt/speculative/eagle_utils.py:500).
     """
     if temperature == 0 or top_k == 1 or (top_p is not None and top_p < 0.01):
         return "greedy"
     if speculative_rejection_sampling is False and device != "cuda":
+        return "greedy"
+    if speculative_rejection_sampling is not None and device == "cpu":
         return "greedy"
     return "sampled"
 

@@ -99,6 +99,13 @@ def test_what_a_sampling_request_comes_to(temperature, top_p, top_k, mode):
     assert effective_mode(**said, device="hip") == "greedy"
 
 
+@pytest.mark.parametrize("rejection", [True, False])
+def test_on_a_cpu_speculation_is_greedy_whatever_is_asked_and_the_baseline_samples(rejection):
+    asked = {"temperature": 1.0, "top_p": None, "top_k": None, "device": "cpu"}
+    assert effective_mode(**asked, speculative_rejection_sampling=rejection) == "greedy"
+    assert effective_mode(**asked, speculative_rejection_sampling=None) == "sampled"
+
+
 def test_a_temperature_without_effect_is_marked_and_a_greedy_request_is_not():
     platform = {"top_p": None, "top_k": None, "device": "hip", "speculative_rejection_sampling": False}
     mark = greedy_mark(temperature=1.0, **platform)
