@@ -23,7 +23,28 @@ def spec_metrics(
     counted = [(sample, sample.spec) for sample in good if sample.spec is not None]
     if not counted:
         return None
-    counters = [spec for _, spec in counted]
+    return counted_metrics(
+        [spec for _, spec in counted],
+        draft_tokens=draft_tokens,
+        positions=positions,
+        output_tokens=pooled([sample.output_tokens for sample, _ in counted]),
+        decode_tokens=decode_tokens,
+        decode_ms=decode_ms,
+        requests_without_counters=len(good) - len(counted),
+    )
+
+
+def counted_metrics(  # noqa: PLR0913  what is known of the requests, all keyword-only
+    counters: Sequence[SpecCounters],
+    *,
+    draft_tokens: int | None = None,
+    positions: int | None = None,
+    output_tokens: int | None = None,
+    decode_tokens: int | None = None,
+    decode_ms: float | None = None,
+    requests_without_counters: int = 0,
+) -> SpecMetrics:
+    """From the counters of at least one request; what else is known of the same requests may be left out."""
     steps = sum(spec.verify_steps for spec in counters)
     correct = pooled([correct_drafts(spec) for spec in counters])
     proposed = pooled([spec.proposed_drafts for spec in counters])
@@ -31,7 +52,7 @@ def spec_metrics(
         proposed = steps * (draft_tokens - 1)
     histogram = pooled_histogram(counters)
     joint = joint_acceptance(histogram, positions) if histogram else None
-    length, basis = accept_length(correct, steps, pooled([sample.output_tokens for sample, _ in counted]))
+    length, basis = accept_length(correct, steps, output_tokens)
     return SpecMetrics(
         verify_steps=steps,
         correct_drafts=correct,
@@ -44,7 +65,7 @@ def spec_metrics(
         conditional=conditional_acceptance(joint) if joint else None,
         delivered_length=decode_tokens / steps if decode_tokens is not None else None,
         step_time_ms=decode_ms / steps if decode_ms is not None else None,
-        requests_without_counters=len(good) - len(counted),
+        requests_without_counters=requests_without_counters,
         accept_length_basis=basis,
     )
 

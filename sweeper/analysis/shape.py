@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweeper.analysis.decompose import length_bound
-from sweeper.analysis.engagement import NOT_ENGAGING_WORDS
+from sweeper.analysis.engagement import FLAT, NOT_ENGAGING_WORDS
 from sweeper.analysis.outcome import Outcome
 from sweeper.core.launch import EffectiveConfig
 
@@ -48,6 +48,14 @@ def falling_chains(lengths: dict[int, float]) -> tuple[int, ...]:
     return tuple(found)
 
 
+def flat_chains(lengths: dict[int, float]) -> tuple[int, ...]:
+    """Steps (of `steps → accept length`, topk 1) at which a chain accepts hardly more than a single draft did."""
+    single = lengths.get(1)
+    if single is None or single < NOT_ENGAGING:
+        return ()
+    return tuple(steps for steps in sorted(lengths) if steps > 1 and lengths[steps] - single < FLAT * (single - 1))
+
+
 def shape_remarks(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
     """The same outcomes, with what is odd about their accept lengths added to their remarks."""
     chains: dict[Family, dict[int, float]] = {}
@@ -72,6 +80,8 @@ def _remarks(outcome: Outcome, chains: dict[Family, dict[int, float]]) -> tuple[
     point = _chain_point(outcome)
     if point and point[0] in falling_chains(chains[_family(outcome)]):
         faults += (f"accept length {point[1]:.2f} falls although the chain is longer",)
+    elif point and point[0] in flat_chains(chains[_family(outcome)]):
+        faults += (f"accept length {point[1]:.2f} is that of a single draft: the drafter fails after its first step",)
     return faults
 
 

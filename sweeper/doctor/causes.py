@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweeper.analysis.engagement import engaging
+from sweeper.analysis.engagement import engaging, flat
 from sweeper.core.finding import Finding
 from sweeper.core.result import Failed, Measurement, Skipped, SpecMetrics
 from sweeper.core.run import RunData
@@ -94,7 +94,7 @@ def explain(run: RunData, examined: Callable[[Arm], Diagnosis | None]) -> tuple[
 def _arm(run: RunData, arm: Arm, diagnosis: Diagnosis | None) -> ArmCauses:
     measured = [item for item in run.measurements if item.arm_id == arm.arm_id]
     length, first = _pooled([item.metrics.spec for item in measured if item.metrics.spec is not None])
-    low = (first is not None and first < LOW_FIRST_STEP) or any(not _engaged(item) for item in measured)
+    low = (first is not None and first < LOW_FIRST_STEP) or any(_faulty(item) for item in measured)
     limited = tuple(_chain_limits(measured))
     seen = (*_measured_causes(measured), *_changed_ids(arm), *_doctor_causes(diagnosis))
     found = sorted(seen, key=lambda cause: TOPICS.index(cause.topic))
@@ -111,8 +111,9 @@ def _arm(run: RunData, arm: Arm, diagnosis: Diagnosis | None) -> ArmCauses:
     )
 
 
-def _engaged(item: Measurement) -> bool:
-    return item.metrics.spec is None or engaging(item.metrics.spec)
+def _faulty(item: Measurement) -> bool:
+    spec = item.metrics.spec
+    return spec is not None and (not engaging(spec) or flat(spec))
 
 
 def _pooled(specs: Sequence[SpecMetrics]) -> tuple[float | None, float | None]:
@@ -157,6 +158,12 @@ def _measured_causes(measured: Sequence[Measurement]) -> Iterator[Cause]:
             if code in marks:
                 remedy = "look at the answers and the prompts first; this acceptance means nothing"
                 yield Cause(topic=topic, code=code, evidence=marks[code].message, remedy=remedy)  # type: ignore[arg-type]
+    if "flat-in-steps" in marks:
+        remedy = (
+            "compare with `sweeper diagnose accuracy`: a head that keeps its agreement there is wired wrongly between "
+            "its steps here (norm_output, positions, the draft's context); one that loses it was trained for one step"
+        )
+        yield Cause(topic="checkpoint", code="flat-in-steps", evidence=marks["flat-in-steps"].message, remedy=remedy)
     stale = {name for item in measured for name in item.fingerprint.engine.stale_bytecode}
     if stale:
         evidence = f"the engine runs compiled files that are not of its source: {', '.join(sorted(stale)[:3])}"

@@ -14,7 +14,9 @@ from sweeper.core.sample import LoadOutcome, Prompt, PromptSet, Sample
 from sweeper.core.trial import LoadPoint
 from sweeper.effects.prompts import next_turn
 from sweeper.effects.transport import Capture, Channel, LeanChannel, Limits, Request, watch
+from sweeper.engine.tail import last_counters
 from sweeper.engine.wire import PATHS, message_of, request_body, sample_of
+from sweeper.execution.alarm import Listen
 from sweeper.execution.arrivals import due_offsets_s, worker_delay_s
 from sweeper.execution.health import Monitor
 from sweeper.execution.spool import Spool
@@ -74,7 +76,7 @@ class Load:
         return jobs
 
 
-async def drive(
+async def drive(  # noqa: PLR0913  one load has this many parts
     target: LoadTarget,
     prompts: PromptSet,
     workload: Workload,
@@ -82,22 +84,26 @@ async def drive(
     *,
     num_prompts: int | None = None,
     client: ClientKind = "lean",
+    listen: Listen | None = None,
 ) -> LoadOutcome:
     """Send `num_prompts` prompts (default: every one once; more: in cycles) and return what came back.
 
     Every request ends in a Sample: with its tokens, or with a classified error. The turns of a conversation are asked
     one after the other by one worker; what follows a failed turn is not asked. Nothing is retried and nothing hangs:
     the workload's request and stall timeouts bound every wait. Raises OSError when the first connections are refused.
+    `listen` hears the counters of the first answers.
     """
     whole = Load(target=target, prompts=prompts, workload=workload, point=load, num_prompts=num_prompts, client=client)
-    return await drive_jobs(whole, whole.jobs(), concurrency=load.concurrency, start=_now)
+    return await drive_jobs(whole, whole.jobs(), concurrency=load.concurrency, start=_now, listen=listen)
 
 
-async def drive_jobs(load: Load, jobs: Sequence[Job], *, concurrency: int, start: Start) -> LoadOutcome:
+async def drive_jobs(
+    load: Load, jobs: Sequence[Job], *, concurrency: int, start: Start, listen: Listen | None = None
+) -> LoadOutcome:
     """Some jobs of a load, over `concurrency` workers with a connection each."""
     requests = {job.index: _request(job.prompt, load.workload, load.target.model) for job in jobs}
     channels = _channels(load, min(concurrency, len(jobs)))
-    run = _Run(load, jobs, requests)
+    run = _Run(load, jobs, requests, listen)
     try:
         await _open_all(channels)
         with _no_collection():
@@ -120,11 +126,12 @@ async def _open_all(channels: Sequence[Channel]) -> None:
 class _Run:
     """One load in progress."""
 
-    def __init__(self, load: Load, jobs: Sequence[Job], requests: Mapping[int, Request]) -> None:
+    def __init__(self, load: Load, jobs: Sequence[Job], requests: Mapping[int, Request], listen: Listen | None) -> None:
         self._jobs = iter(jobs)
         self._requests = requests
         self._load = load
         self._give_up_late_ns = int(load.give_up_late_s * 1e9)
+        self._listen = listen
         self.spool = Spool()
         self.monitor = Monitor()
         self.stopped: str | None = None
@@ -161,6 +168,8 @@ class _Run:
             if job.prompt.follow_ups:
                 free_ns = await self._converse(channel, job, capture)
             self.spool.add(job.index, capture)
+            if self._listen is not None and capture.failure is None and not self._listen(last_counters(capture.pieces)):
+                self._listen = None
 
     async def _converse(self, channel: Channel, job: Job, capture: Capture) -> int:
         """The later turns; returns when the worker is free. Only here an answer is read while a load runs."""

@@ -31,13 +31,17 @@ from sweeper.core.run import GroupJob, Owed
 from sweeper.core.sample import LoadOutcome, PromptSet
 from sweeper.core.trial import LoadPoint, ServerConfig
 from sweeper.errors import ServerError, SweeperError
+from sweeper.execution.alarm import Alarm, Listen
 from sweeper.execution.failures import failure_of, label_lie, outcome_failure, with_start
 from sweeper.execution.marks import marks_of
 from sweeper.execution.warmup import warm_up
 
 
 class Drive(Protocol):
-    """Sends one load at a server and waits for its end; `num_prompts` cuts the workload short, for warm-up."""
+    """Sends one load at a server and waits for its end; `num_prompts` cuts the workload short, for warm-up.
+
+    `listen` hears of the first answers as they end.
+    """
 
     async def __call__(
         self,
@@ -47,6 +51,7 @@ class Drive(Protocol):
         load: LoadPoint,
         *,
         num_prompts: int | None = None,
+        listen: Listen | None = None,
     ) -> LoadOutcome: ...
 
 
@@ -97,6 +102,7 @@ class _Group:
         self.tools = tools
         self.emit = emit
         self.record: StartRecord | None = None
+        self.alarmed = False
 
     async def run(self) -> None:
         try:
@@ -168,7 +174,9 @@ class _Group:
         flush = await server.flush()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         async with self.tools.watch_gpus(job.gpu_ids) as recorder, _answering(server):
-            outcome = await self.tools.drive(server, job.prompts, job.workload, owed.trial.load)
+            outcome = await self.tools.drive(
+                server, job.prompts, job.workload, owed.trial.load, listen=self._alarm(server, owed)
+            )
         if (dead := await server.failure()) is not None:
             raise self._cut(owed, outcome, dead)
         outcome = replace(outcome, flush=flush)
@@ -187,6 +195,18 @@ class _Group:
             )
             return
         self.emit(self._measured(server, owed, outcome, recorder.conditions(), differences, started_at))
+
+    def _alarm(self, server: Server, owed: Owed) -> Listen | None:
+        """One alarm a server start is enough; without speculation there is nothing to hear."""
+        if self.job.arm.server.spec is None or self.alarmed:
+            return None
+
+        def tell(sentence: str) -> None:
+            self.alarmed = True
+            where = f"{self.job.arm.label} at concurrency {owed.trial.load.concurrency}"
+            self.emit(Notice(message=f"{where}: {sentence}", level="warning"))
+
+        return Alarm(tell, positions=draft_positions(server.effective))
 
     def _cut(self, owed: Owed, outcome: LoadOutcome, dead: ServerFailure) -> ServerError:
         """Keeps what a dying server had answered, and says how much and how fast that was."""

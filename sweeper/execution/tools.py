@@ -22,6 +22,7 @@ from sweeper.engine.argv import launch_plan
 from sweeper.engine.audit import differences
 from sweeper.engine.request import attention_dp
 from sweeper.errors import StoreError
+from sweeper.execution.alarm import Listen
 from sweeper.execution.loadgen import LoadTarget, drive
 from sweeper.execution.reference import record_reference
 from sweeper.execution.runner import Tools
@@ -67,11 +68,17 @@ def prepare(job: GroupJob) -> Iterator[LaunchPlan]:
 
 
 async def drive_server(
-    server: Server, prompts: PromptSet, workload: Workload, load: LoadPoint, *, num_prompts: int | None = None
+    server: Server,
+    prompts: PromptSet,
+    workload: Workload,
+    load: LoadPoint,
+    *,
+    num_prompts: int | None = None,
+    listen: Listen | None = None,
 ) -> LoadOutcome:
     plan = server.plan
     target = LoadTarget(base_url=plan.base_url, model=plan.served_model_name, api_key=argument(plan, "--api-key"))
-    return await drive(target, prompts, workload, load, num_prompts=num_prompts)
+    return await drive(target, prompts, workload, load, num_prompts=num_prompts, listen=listen)
 
 
 def server_differences(requested: ServerConfig, server: Server) -> tuple[Difference, ...]:

@@ -119,7 +119,13 @@ class FakeLauncher:
 
 
 async def fake_drive(
-    server: Server, prompts: PromptSet, workload: Workload, load: LoadPoint, *, num_prompts: int | None = None
+    server: Server,
+    prompts: PromptSet,
+    workload: Workload,
+    load: LoadPoint,
+    *,
+    num_prompts: int | None = None,
+    listen: Callable[[SpecCounters | None], bool] | None = None,
 ) -> LoadOutcome:
     """Answers every prompt at the scripted pace, without waiting: its clock is made up."""
     assert isinstance(server, FakeServer)
@@ -152,6 +158,8 @@ async def fake_drive(
             spec=_counters(server.script.accepted),
         )
         samples.append(_broken(sample, server) if broken else sample)
+        if listen is not None and not broken and not listen(sample.spec):
+            listen = None
     health = GeneratorHealth(loop_lag_p99_ms=0.1, loop_lag_max_ms=0.2, send_late_p99_ms=0.1, cpu_s=0.1, cpu_share=0.01)
     return LoadOutcome(samples=tuple(samples), health=health, flush="not asked")
 

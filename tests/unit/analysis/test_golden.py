@@ -5,7 +5,7 @@ from dataclasses import replace
 from sweeper.analysis.compare import compare
 from sweeper.analysis.figures import draw
 from sweeper.analysis.golden import matching_curves
-from sweeper.analysis.shape import falling_chains, point_faults
+from sweeper.analysis.shape import falling_chains, flat_chains, point_faults
 from sweeper.core.run import RunData
 from sweeper.present.assets import golden
 from sweeper.testing.runs import effective, model_run
@@ -73,3 +73,10 @@ def test_impossible_counts_are_called_so() -> None:
 def test_a_longer_chain_that_accepts_less_is_noticed_beyond_noise() -> None:
     assert falling_chains({1: 1.7, 3: 2.6, 5: 2.1}) == (5,)
     assert falling_chains({1: 1.7, 3: 2.6, 5: 2.58}) == ()
+
+
+def test_a_longer_chain_that_accepts_no_more_than_one_draft_is_noticed() -> None:
+    assert flat_chains({1: 1.7, 3: 1.72, 5: 1.71}) == (3, 5)
+    assert flat_chains({1: 1.3, 3: 1.42}) == (), "a weak draft"
+    assert flat_chains({3: 2.6, 5: 2.6}) == (), "saturated"
+    assert not any(flat_chains(dict(curve.lengths)) for curve in golden())

@@ -7,7 +7,7 @@ import pytest
 from sweeper.analysis.engagement import engagement_mark, engaging
 from sweeper.core.finding import Finding
 from sweeper.core.launch import Difference
-from sweeper.core.result import Failure, Mark, SpecMetrics
+from sweeper.core.result import Failure, Mark, Measurement, SpecMetrics
 from sweeper.core.run import RunData
 from sweeper.core.trial import Arm
 from sweeper.doctor.causes import ArmCauses, explain
@@ -122,6 +122,21 @@ def test_the_alarm_is_a_mark_that_names_the_next_command() -> None:
     assert mark is not None
     assert "not engaging" in mark.message and "sweeper diagnose run" in mark.message
     assert engagement_mark(replace(metrics, spec=None)) is None
+
+
+def test_a_drafter_that_fails_after_its_first_step_is_low_however_good_its_first_is() -> None:
+    run = model_run(["3-1-4"], concurrency=[4])
+    broken = replace(spec(700), histogram=(300, 680, 20, 0), joint=(1.0, 0.7, 0.02, 0.0))
+
+    def measured(item: Measurement) -> Measurement:
+        metrics = replace(item.metrics, spec=broken)
+        mark = engagement_mark(metrics)
+        return replace(item, metrics=metrics, marks=(mark,) if mark else ())
+
+    spoilt = replace(run, measurements=tuple(measured(i) if i.metrics.spec else i for i in run.measurements))
+    found = one(spoilt)
+    assert found.low and [cause.code for cause in found.causes] == ["flat-in-steps"]
+    assert "first draft is accepted in 70% of the steps, the second in 3% of those" in found.sentence
 
 
 def test_each_arm_is_examined_by_its_own_files() -> None:

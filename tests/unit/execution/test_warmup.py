@@ -9,6 +9,7 @@ from sweeper.core.experiment import Workload
 from sweeper.core.launch import LaunchPlan, Server
 from sweeper.core.sample import LoadOutcome, PromptSet
 from sweeper.core.trial import LoadPoint
+from sweeper.execution.alarm import Listen
 from sweeper.execution.warmup import MAX_ROUNDS, warm_up
 from sweeper.testing.launcher import FakeServer, Script, fake_drive
 from sweeper.testing.plans import small_prompts
@@ -41,7 +42,14 @@ class Paced:
         self._load = fake_drive
 
     async def __call__(
-        self, server: Server, prompts: PromptSet, workload: Workload, load: LoadPoint, *, num_prompts: int | None = None
+        self,
+        server: Server,
+        prompts: PromptSet,
+        workload: Workload,
+        load: LoadPoint,
+        *,
+        num_prompts: int | None = None,
+        listen: Listen | None = None,
     ) -> LoadOutcome:
         pace = self.paces[min(self.rounds, len(self.paces) - 1)]
         self.rounds += 1
