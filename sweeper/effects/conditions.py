@@ -62,21 +62,21 @@ async def record_conditions(
     if not gpu_ids:
         yield recorder
         return
-    recorder.add(await asyncio.to_thread(reader.read))
-    task = asyncio.create_task(_sample(reader, recorder, every_s))
+    recorder.add(await asyncio.to_thread(reader.sample, gpu_ids))
+    task = asyncio.create_task(_sample(reader, recorder, gpu_ids, every_s))
     try:
         yield recorder
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        recorder.add(await asyncio.to_thread(reader.read))
+        recorder.add(await asyncio.to_thread(reader.sample, gpu_ids))
 
 
-async def _sample(reader: GpuReader, recorder: ConditionsRecorder, every_s: float) -> None:
+async def _sample(reader: GpuReader, recorder: ConditionsRecorder, gpu_ids: Sequence[int], every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
-        recorder.add(await asyncio.to_thread(reader.read))
+        recorder.add(await asyncio.to_thread(reader.sample, gpu_ids))
 
 
 def _mean(values: Sequence[float]) -> float | None:

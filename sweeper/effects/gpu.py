@@ -52,6 +52,8 @@ class Gpu:
     """Since the driver was loaded; only differences mean something."""
     throttle_reasons: tuple[str, ...] = ()
     holders: tuple[Holder, ...] = ()
+    pci_bus_id: str | None = None
+    """As NVML writes it: `00000000:1B:00.0`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,11 @@ class Inventory:
 class GpuReader(Protocol):
     """Reads the GPUs now. Implementations: NVML, and the fake shipped in sweeper.testing."""
 
-    def read(self) -> Inventory: ...
+    def read(self) -> Inventory:
+        """Every GPU of the node, with the processes that hold it."""
+
+    def sample(self, gpu_ids: Sequence[int]) -> Inventory:
+        """Only these GPUs, without their processes: cheap enough to frame a measured window."""
 
 
 _THROTTLES = {
@@ -94,12 +100,20 @@ class NvmlGpus:
         self._problem: str | None = None
 
     def read(self) -> Inventory:
+        return self._read(None, holders=True)
+
+    def sample(self, gpu_ids: Sequence[int]) -> Inventory:
+        return self._read(gpu_ids, holders=False)
+
+    def _read(self, gpu_ids: Sequence[int] | None, *, holders: bool) -> Inventory:
         nvml = self._library()
         if nvml is None:
             return Inventory(problem=self._problem)
         try:
             driver = _text(nvml.nvmlSystemGetDriverVersion())
-            gpus = tuple(self._gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+            here = range(nvml.nvmlDeviceGetCount())
+            wanted = here if gpu_ids is None else [index for index in gpu_ids if index in here]
+            gpus = tuple(self._gpu(nvml, index, holders=holders) for index in wanted)
         except nvml.NVMLError as error:
             return Inventory(problem=f"NVML failed: {error}")
         return Inventory(gpus=gpus, driver=driver)
@@ -115,7 +129,7 @@ class NvmlGpus:
                 self._problem = f"no NVML: {error or type(error).__name__}"
         return self._nvml
 
-    def _gpu(self, nvml: Any, index: int) -> Gpu:
+    def _gpu(self, nvml: Any, index: int, *, holders: bool) -> Gpu:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         utilisation = _try(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
@@ -133,7 +147,8 @@ class NvmlGpus:
             power_w=None if power is None else power / 1000,
             energy_j=None if energy is None else energy / 1000,
             throttle_reasons=_throttles(nvml, handle),
-            holders=_holders(nvml, handle),
+            holders=_holders(nvml, handle) if holders else (),
+            pci_bus_id=_try(nvml, lambda: _text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         )
 
 

@@ -1,7 +1,7 @@
 """A node's GPUs from a script: eight of them on a laptop, memory that falls late, holders that are not ours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweeper.effects.gpu import Gpu, Holder, Inventory
 
@@ -46,3 +46,8 @@ class FakeGpus:
         inventory = self.script[min(self.reads, len(self.script) - 1)]
         self.reads += 1
         return inventory
+
+    def sample(self, gpu_ids: Sequence[int]) -> Inventory:
+        inventory = self.read()
+        chosen = tuple(replace(gpu, holders=()) for gpu in inventory.gpus if gpu.index in gpu_ids)
+        return replace(inventory, gpus=chosen)

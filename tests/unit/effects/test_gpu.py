@@ -152,6 +152,7 @@ def fake_nvml(**more: Any) -> types.ModuleType:
         "nvmlDeviceGetUtilizationRates": lambda _: types.SimpleNamespace(gpu=93),
         "nvmlDeviceGetTotalEnergyConsumption": unsupported,
         "nvmlDeviceGetPowerUsage": unsupported,
+        "nvmlDeviceGetPciInfo": lambda _: types.SimpleNamespace(busId=b"00000000:1B:00.0"),
         "nvmlDeviceGetClockInfo": lambda *_: 1500,
         "nvmlDeviceGetTemperature": lambda *_: 61,
         "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 1 | 4 | 8,
@@ -180,3 +181,13 @@ def test_without_the_driver_library_it_says_so(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(nvmlInit=missing))
     assert NvmlGpus().read() == Inventory(problem="no NVML: NVML Shared Library Not Found")
+
+
+def test_a_sample_reads_only_the_gpus_of_the_slot_and_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(_: Any) -> Any:
+        raise AssertionError("processes are no part of a sample")
+
+    two = fake_nvml(nvmlDeviceGetCount=lambda: 2, nvmlDeviceGetComputeRunningProcesses=looked)
+    monkeypatch.setitem(sys.modules, "pynvml", two)
+    (gpu,) = NvmlGpus().sample([1, 5]).gpus
+    assert (gpu.index, gpu.memory_used_bytes, gpu.holders) == (1, 7, ())
