@@ -12,6 +12,8 @@ def check_capture(case: Case) -> Verdict:
         return Verdict(unchecked="layer ids: nothing is captured with this algorithm")
     if not case.config.use_aux:
         return Verdict(findings=(_capture_off(case),))
+    if case.config.misread_layer_ids is not None:
+        return Verdict(findings=(_misread(case),))
     target = case.target
     if target is None or target.architecture is None or target.num_hidden_layers is None:
         return Verdict(unchecked="layer ids: the target's class and depth are not known")
@@ -33,6 +35,16 @@ def _capture_off(case: Case) -> Finding:
         "eagle_config.use_aux_hidden_state is false: the engine captures nothing, the draft gets only the last state "
         f"of {case.config.width_in} and its fc is skipped in silence.",
         "Set use_aux_hidden_state to true, unless the draft was trained on the last state alone.",
+    )
+
+
+def _misread(case: Case) -> Finding:
+    return finding(
+        "error",
+        "layer-ids-malformed",
+        f"eagle_aux_hidden_state_layer_ids is {case.config.misread_layer_ids!r}; the engine adds numbers to its items "
+        "and compares them with layer numbers: it fails at start, or captures nothing.",
+        "Write a list of whole numbers.",
     )
 
 

@@ -82,6 +82,20 @@ def check_rope(case: Case) -> Verdict:
     )
 
 
+def check_activation(case: Case) -> Verdict:
+    """The draft classes compute SiLU; anything else stops them at load."""
+    named = case.config.activation
+    if named is None or not case.eagle3_draft:
+        return Verdict(unchecked="activation: not stated, or another class")
+    wrong = finding(
+        "error",
+        "activation-unsupported",
+        f"hidden_act is {named}; this class knows only silu and fails at load.",
+        "Train the draft with silu. If it was, correct hidden_act: it was copied from the target.",
+    )
+    return verdict([wrong if named != "silu" else None], "activation: silu")
+
+
 def check_dtype(case: Case) -> Verdict:
     draft, target = case.config.dtype, case.target.dtype if case.target else None
     if draft is None or target is None or case.args.get("dtype") not in (None, "auto"):

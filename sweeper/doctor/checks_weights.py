@@ -29,7 +29,7 @@ def check_names(case: Case) -> Verdict:
         unfilled = [name for name in unfilled if not name.startswith("layers.") or name.startswith("layers.0.")]
     read = len(case.manifest.tensors) - len(case.loading.dropped)
     clean = f"names: all {read} tensors are read by {case.config.architecture} of SGLang {case.version}"
-    return verdict([_names(case, dropped, unfilled)], clean)
+    return verdict([_names(case, dropped, unfilled), _doubled(case)], clean)
 
 
 def _names(case: Case, dropped: list[str], unfilled: list[str]) -> Finding | None:
@@ -60,6 +60,20 @@ def _names(case: Case, dropped: list[str], unfilled: list[str]) -> Finding | Non
             "Train or export the draft without them; the engine computes as if they were not there.",
         )
     return None
+
+
+def _doubled(case: Case) -> Finding | None:
+    doubled = case.loading.doubled if case.loading else {}
+    if not doubled:
+        return None
+    first = next(iter(doubled.values()))
+    return finding(
+        "error",
+        "weights-doubled",
+        f"{len(doubled)} parameters are filled by more than one tensor ({some(first)} are the same parameter); the one "
+        "that the engine reads last stays, without a word.",
+        "Export the draft again into an empty folder; two exports seem to lie in this one.",
+    )
 
 
 def _renaming(case: Case, dropped: Iterable[str]) -> str:

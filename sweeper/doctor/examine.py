@@ -17,6 +17,7 @@ from sweeper.doctor.checks_pairing import (
     kind_by_tensors,
 )
 from sweeper.doctor.checks_settings import (
+    check_activation,
     check_context,
     check_dtype,
     check_quantisation,
@@ -46,6 +47,7 @@ _CHECKS = (
     check_context,
     check_quantisation,
     check_rope,
+    check_activation,
     check_dtype,
     check_simulation,
 )

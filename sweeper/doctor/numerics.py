@@ -17,6 +17,7 @@ from sweeper.doctor.manifest import Manifest
 from sweeper.doctor.manifest import Tensor as Entry
 from sweeper.doctor.rotary import Rotary
 from sweeper.engine.checkpoints import draft_class, load
+from sweeper.engine.config_defaults import with_defaults
 from sweeper.engine.draft_config import DraftConfig, draft_config
 from sweeper.errors import PreflightError
 
@@ -121,7 +122,7 @@ class Head:
         prefixes = ("midlayer.", "layers.0.") if index == 0 else (f"layers.{index}.",)
         own = {name.removeprefix(p): w for p in prefixes for name, w in self._weights.items() if name.startswith(p)}
         made = MlaAttention if "self_attn.kv_b_proj.weight" in own else GroupedAttention
-        attention = made(own, self.config, Rotary.of(draft.config), self._eps)
+        attention = made(own, self.config, Rotary.of(with_defaults(draft.config)), self._eps)
         return Layer(own, attention, eps=self._eps, first=index == 0)
 
 
@@ -169,10 +170,9 @@ class GroupedAttention(Attention):
 
     def heads(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = (_heads(x @ self._weights[f"self_attn.{name}_proj.weight"].T, self._width) for name in "qkv")
-        tables = self._rotary.tables(positions, self._width)
         repeats = q.shape[0] // k.shape[0]
-        k = self._rotary.turn(k, tables).repeat_interleave(repeats, 0)
-        return self._rotary.turn(q, tables), k, v.repeat_interleave(repeats, 0)
+        k = self._rotary.turn_share(k, positions).repeat_interleave(repeats, 0)
+        return self._rotary.turn_share(q, positions), k, v.repeat_interleave(repeats, 0)
 
 
 class MlaAttention(Attention):
@@ -193,8 +193,8 @@ class MlaAttention(Attention):
         pairs = _heads(self._normed(latent, "kv_a_layernorm") @ self._part("kv_b_proj"), self._nope + self._value)
         kept, value = pairs[..., : self._nope], pairs[..., self._nope :]
         tables = self._rotary.tables(positions, self._turned)
-        turned = self._rotary.turn_pairs(key[None], tables).expand(kept.shape[0], -1, -1)
-        rotated = self._rotary.turn_pairs(q[..., self._nope :], tables)
+        turned = self._rotary.turn_latent(key[None], tables).expand(kept.shape[0], -1, -1)
+        rotated = self._rotary.turn_latent(q[..., self._nope :], tables)
         return torch.cat([q[..., : self._nope], rotated], -1), torch.cat([kept, turned], -1), value
 
     def _part(self, name: str) -> Tensor:
@@ -215,7 +215,9 @@ class Layer:
         if self._first:
             x = torch.cat([self._norm(tokens, "input_layernorm"), x], -1)
         mixed = self._attention.attend(x, positions)
-        hidden = hidden + mixed @ self._weights["self_attn.o_proj.weight"].T
+        hidden = hidden + F.linear(
+            mixed, self._weights["self_attn.o_proj.weight"], self._weights.get("self_attn.o_proj.bias")
+        )
         inner = self._norm(hidden, "post_attention_layernorm")
         gate, up = (inner @ self._weights[f"mlp.{name}_proj.weight"].T for name in ("gate", "up"))
         return hidden + (F.silu(gate) * up) @ self._weights["mlp.down_proj.weight"].T

@@ -22,6 +22,12 @@ class Rotary:
     scaling: Mapping[str, Any]
     attention_factor: float
     """Factor on queries and keys of latent attention (yarn's mscale_all_dim)."""
+    share: float = 1.0
+    """Of a head's width that is turned, from its beginning (`partial_rotary_factor`)."""
+    halves: bool = True
+    """The Llama class turns the first half of a head against the second; else neighbours (`rope_is_neox_style`)."""
+    pairs: bool = True
+    """Latent attention turns neighbours against each other; else halves (`rope_interleave`)."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Rotary":
@@ -32,7 +38,15 @@ class Rotary:
             raise PreflightError(f"rope type {kind!r} is not computed here; known: default, linear, llama3, yarn")
         theta = scaling.get("rope_theta", config.get("rope_theta", 10000.0))
         all_dims = _mscale(scaling.get("factor", 1.0), scaling.get("mscale_all_dim", 0.0)) if kind == "yarn" else 1.0
-        return cls(theta=float(theta), kind=kind, scaling=scaling, attention_factor=all_dims)
+        return cls(
+            theta=float(theta),
+            kind=kind,
+            scaling=scaling,
+            attention_factor=all_dims,
+            share=float(config.get("partial_rotary_factor", 1.0)),
+            halves=config.get("rope_is_neox_style", True) is not False,
+            pairs=config.get("rope_interleave", True) is not False,
+        )
 
     def tables(self, positions: Tensor, width: int) -> Tables:
         """Cosines and sines [rows, width / 2]."""
@@ -45,6 +59,16 @@ class Rotary:
             frequencies = self._yarn(frequencies, width)
         angles = positions.float()[:, None] * frequencies
         return angles.cos() * self._amplitude(), angles.sin() * self._amplitude()
+
+    def turn_share(self, x: Tensor, positions: Tensor) -> Tensor:
+        """`x` [heads, rows, width] with the share of its width turned to its positions."""
+        width = int(self.share * x.shape[-1])
+        tables, turn = self.tables(positions, width), self.turn if self.halves else self.turn_pairs
+        return torch.cat([turn(x[..., :width], tables), x[..., width:]], -1)
+
+    def turn_latent(self, x: Tensor, tables: Tables) -> Tensor:
+        """`x` [heads, rows, width], the part of latent attention that is turned."""
+        return self.turn_pairs(x, tables) if self.pairs else self.turn(x, tables)
 
     @staticmethod
     def turn(x: Tensor, tables: Tables) -> Tensor:

@@ -83,6 +83,19 @@ class Loading:
     def dropped(self) -> tuple[str, ...]:
         return tuple(item.name for item in self.placements if item.fate == "dropped")
 
+    @property
+    def doubled(self) -> Mapping[str, tuple[str, ...]]:
+        """Parameters that several whole tensors fill; the one that is read last stays."""
+        owners: dict[str, list[str]] = {}
+        for item in self.placements:
+            if (
+                item.parameter is not None
+                and item.fate in ("loaded", "renamed")
+                and item.name.endswith(("weight", "bias"))
+            ):
+                owners.setdefault(item.parameter, []).append(item.name)
+        return {parameter: tuple(names) for parameter, names in owners.items() if len(names) > 1}
+
     def tensor_of(self, parameter: str) -> str | None:
         """The tensor that fills `parameter`."""
         return next((item.name for item in self.placements if item.parameter == parameter), None)
@@ -118,7 +131,8 @@ def _filler(name: str, config: DraftConfig, kind: DraftClass) -> Filler:
         return "checkpoint" if config.own_embedding else "target"
     if name == "lm_head.weight":
         return "target" if kind == "eagle" or config.borrows_head else "checkpoint"
-    return "default" if kind == "eagle" and name.endswith(".bias") else "checkpoint"
+    zero = (kind == "eagle" and name.endswith(".bias")) or name.endswith("o_proj.bias")
+    return "default" if zero else "checkpoint"
 
 
 def _eagle3(config: DraftConfig, kind: DraftClass, version: str) -> dict[str, Shape]:
@@ -175,6 +189,8 @@ def _decoder_layer(config: DraftConfig, kind: DraftClass, index: int) -> dict[st
     width = _times(2, hidden) if kind != "eagle" and index == 0 else hidden
     attention = _mla(config, width) if kind == "eagle3-mla" else _gqa(config, width)
     layer: dict[str, Shape] = {f"self_attn.{name}.weight": shape for name, shape in attention.items()}
+    if kind == "eagle3-llama" and config.output_bias:
+        layer["self_attn.o_proj.bias"] = (hidden,)
     layer |= {
         "mlp.gate_proj.weight": (inner, hidden),
         "mlp.up_proj.weight": (inner, hidden),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweeper.engine.config_defaults import with_defaults
 from sweeper.engine.layers import target_architecture, text_config
 
 _CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
@@ -53,6 +54,11 @@ class DraftConfig:
     """Ids written at the top level, where capture does not look."""
     eagle_config_found: bool
     bias: bool
+    output_bias: bool
+    """The Llama class builds `o_proj` with a bias; those of q, k and v it never has."""
+    activation: str | None
+    misread_layer_ids: Any
+    """What stands where layer ids belong and is no list of whole numbers; None: nothing such."""
     fc_norm: bool
     norm_before_fc: bool
     norm_output: bool
@@ -97,6 +103,7 @@ class TargetConfig:
 
 def draft_config(raw: Mapping[str, Any], aux_layer_ids: tuple[int, ...] | None = None) -> DraftConfig:
     """Parse a draft's config; `aux_layer_ids` replaces the ids of its `eagle_config`, as an overlay would."""
+    raw = with_defaults(raw)
     eagle = raw.get("eagle_config")
     given = eagle if isinstance(eagle, Mapping) else {}
     ids = aux_layer_ids if aux_layer_ids is not None else _ids(given.get("eagle_aux_hidden_state_layer_ids"))
@@ -123,6 +130,9 @@ def draft_config(raw: Mapping[str, Any], aux_layer_ids: tuple[int, ...] | None =
         stray_layer_ids=stray,
         eagle_config_found=isinstance(eagle, Mapping) and bool(eagle),
         bias=raw.get("bias") is True,
+        output_bias=bool(raw.get("attention_bias") or raw.get("bias")),
+        activation=_text(raw.get("hidden_act")),
+        misread_layer_ids=_misread(given.get("eagle_aux_hidden_state_layer_ids")) if aux_layer_ids is None else None,
         fc_norm=bool(raw.get("fc_norm") or raw.get("use_aux_norm")),
         norm_before_fc=bool(given.get("norm_before_fc", raw.get("norm_before_fc", False))),
         norm_output=bool(raw.get("norm_output")),
@@ -208,6 +218,10 @@ def _ids(value: Any) -> tuple[int, ...] | None:
     if not isinstance(value, list) or any(_int(item) is None for item in value):
         return None
     return tuple(value)
+
+
+def _misread(value: Any) -> Any:
+    return value if value is not None and _ids(value) is None else None
 
 
 def _int(value: Any) -> int | None:
