@@ -17,10 +17,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from sweeper.analysis.metrics import summarize
 from sweeper.core.result import Distribution, Metrics
@@ -70,17 +73,48 @@ class Outcome:
     """Relative error of each figure the client reports."""
     request_per_s: float
     cpu_s: float
+    """Of the whole run, start-up and report included."""
+    load_cpu_s: float
+    """Per 1,000 requests, from the first request's arrival to the last chunk."""
     memory_mb: float
     start_s: float
     """From exec to the arrival of the first request."""
 
 
-def truth_of(path: Path, count: int) -> tuple[Metrics, float]:
-    """The figures of the last `count` requests (a peer's warm-up comes before), and when the first of all came."""
+class CpuClock(threading.Thread):
+    """Reads how much CPU time a process has used, until it ends."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._stat = Path(f"/proc/{pid}/stat")
+        self._read: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        while True:
+            try:
+                fields = self._stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                return
+            if fields[0] == "Z":
+                return
+            self._read.append((time.perf_counter(), (int(fields[11]) + int(fields[12])) * tick_s))
+            time.sleep(0.02)
+
+    def used_s(self, start_s: float, end_s: float) -> float:
+        """Between two moments of perf_counter."""
+        times, values = zip(*self._read, strict=True)
+        return float(np.interp(end_s, times, values) - np.interp(start_s, times, values))
+
+
+def truth_of(path: Path, count: int) -> tuple[Metrics, float, float]:
+    """The figures of the last `count` requests (a peer's warm-up comes before), and when the first came of all and
+    when the last chunk went."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows.sort(key=lambda row: row["arrival_s"])
     counted = [row for row in rows if row["status"] == "ok"][-count:]
-    return summarize([sent(row) for row in counted], draft_tokens=None, concurrency=1), rows[0]["arrival_s"]
+    metrics = summarize([sent(row) for row in counted], draft_tokens=None, concurrency=1)
+    return metrics, rows[0]["arrival_s"], max(row["chunk_s"][-1] for row in counted)
 
 
 def sent(row: Mapping) -> Sample:
@@ -168,6 +202,8 @@ def measure(command: str, server: tuple[str, ...], *, requests: int, concurrency
             start_s = time.perf_counter()
             with (Path(folder) / "log").open("wb") as log:
                 client = subprocess.Popen(shlex.split(command.format(**words)), stdout=log, stderr=subprocess.STDOUT)
+                clock = CpuClock(client.pid)
+                clock.start()
                 _, status, usage = os.wait4(client.pid, 0)
                 client.returncode = os.waitstatus_to_exitcode(status)
             if client.returncode != 0:
@@ -175,12 +211,13 @@ def measure(command: str, server: tuple[str, ...], *, requests: int, concurrency
                     f"{command}: exit code {client.returncode}\n{(Path(folder) / 'log').read_text()[-2000:]}"
                 )
         told, count = told_figures(out)
-        metrics, first_s = truth_of(truth, count)
+        metrics, first_s, last_s = truth_of(truth, count)
         true = true_figures(metrics)
         return Outcome(
             errors={name: told[name] / true[name] - 1 for name in FIGURES if name in told and name in true},
             request_per_s=metrics.request_per_s or 0.0,
             cpu_s=usage.ru_utime + usage.ru_stime,
+            load_cpu_s=1000 / count * clock.used_s(first_s, last_s),
             memory_mb=usage.ru_maxrss / 1024,
             start_s=first_s - start_s,
         )
@@ -234,18 +271,22 @@ def ceiling(todo: dict[str, str], rounds: int, concurrency: int, server: tuple[s
     )
     bound = [outcome.request_per_s for outcome in outcomes["raw asyncio"]]
     print(f"\n### Ceiling, {title}, concurrency {concurrency}: median of {rounds}\n")
-    print("| client | requests/s | of raw asyncio | CPU s, whole run | memory MB | start-up s |")
-    print("|---" * 6 + "|")
+    print(
+        "| client | requests/s | of raw asyncio | CPU s / 1,000 requests | CPU s, whole run | memory MB | start-up s |"
+    )
+    print("|---" * 7 + "|")
     for name, runs in outcomes.items():
         rates = [outcome.request_per_s for outcome in runs]
         share = statistics.median(rate / raw for rate, raw in zip(rates, bound, strict=True))
-        cells = [statistics.median(getattr(one, key) for one in runs) for key in ("cpu_s", "memory_mb", "start_s")]
+        keys = ("load_cpu_s", "cpu_s", "memory_mb", "start_s")
+        cells = [statistics.median(getattr(one, key) for one in runs) for key in keys]
         shown = (
             f"{statistics.median(rates):.0f}",
             f"{share:.0%}",
             f"{cells[0]:.2f}",
-            f"{cells[1]:.0f}",
-            f"{cells[2]:.2f}",
+            f"{cells[1]:.2f}",
+            f"{cells[2]:.0f}",
+            f"{cells[3]:.2f}",
         )
         print(f"| {name} | " + " | ".join(shown) + " |")
 
