@@ -130,8 +130,11 @@ def first_difference(
 
 
 def _token_at(answer: ReferenceAnswer, character: int) -> int | None:
-    """The token of the reference that holds this character; None where its tokens do not make up its text."""
-    if answer.pieces is None or "".join(answer.pieces) != answer.text:
+    """The token of the reference that holds this character; None where its tokens do not make up its text.
+
+    What the text has not of its tokens at the end is a token that ended it.
+    """
+    if answer.pieces is None or not "".join(answer.pieces).startswith(answer.text):
         return None
     end = 0
     for position, piece in enumerate(answer.pieces):

@@ -1,7 +1,7 @@
 """Greedy answers with log-probabilities: how to ask SGLang for them, and how to read what comes back. Pure.
 
-`/generate` answers in token ids, and takes the prompts of /v1/completions word for word. The chat route applies the
-server's own template and parsers, so it is asked itself; it gives texts and the text of each token.
+`/generate` takes the prompts of /v1/completions word for word. The chat route applies the server's own template, so it
+is asked itself.
 """
 
 import json
@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from sweeper.core.experiment import Workload
 from sweeper.core.lossless import ReferenceAnswer
-from sweeper.core.sample import Prompt, Sample
-from sweeper.engine.sse import events
-from sweeper.engine.wire import PATHS, Reply, request_body, sample_of
+from sweeper.core.sample import Prompt
+from sweeper.engine.wire import PATHS, request_body
 
 Route = Literal["generate", "chat"]
 HALF_WORDS = {"half": "float16", "float": "float32"}
@@ -33,7 +32,8 @@ def reference_request(prompt: Prompt, workload: Workload, *, model: str, max_tok
     plain = Prompt(prompt_id=prompt.prompt_id, category=prompt.category, text=prompt.text, messages=prompt.messages)
     body: dict[str, Any] = json.loads(request_body(route, plain, short, model=model))
     if route == "chat":
-        return {**body, "logprobs": True, "top_logprobs": 2}
+        body.pop("stream_options")
+        return {**body, "stream": False, "logprobs": True, "top_logprobs": 2, "return_token_ids": True}
     return {**body, "stream": False, "return_logprob": True, "top_logprobs_num": 2}
 
 
@@ -42,7 +42,7 @@ def reference_answer(text: str, prompt: Prompt, workload: Workload, *, max_token
     asked = prompt.max_tokens or workload.max_tokens
     try:
         if route_of(workload) == "chat":
-            return _chat(text.encode(), prompt, limited=max_tokens < asked)
+            return _chat(json.loads(text), prompt, limited=max_tokens < asked)
         return _native(json.loads(text), prompt, limited=max_tokens < asked)
     except (TypeError, KeyError, IndexError, AttributeError) as error:
         raise ValueError(f"log-probabilities of another shape than SGLang's: {error}") from error
@@ -68,35 +68,25 @@ def _native(reply: object, prompt: Prompt, *, limited: bool) -> ReferenceAnswer:
     )
 
 
-def _chat(body: bytes, prompt: Prompt, *, limited: bool) -> ReferenceAnswer:
-    """A stream, read by the same code as the measured ones: then a difference is the server's."""
-    sample = _sample(body, prompt)
-    if sample.error is not None:
-        raise ValueError(f"{sample.error.kind}: {sample.error.message}")
-    tokens = [token for _, data in events([(0, body)]) if data != b"[DONE]" for token in _chat_tokens(json.loads(data))]
+def _chat(reply: object, prompt: Prompt, *, limited: bool) -> ReferenceAnswer:
+    """Token ids where the engine gives them; otherwise texts are compared, token by token of this answer."""
+    if not isinstance(reply, dict) or not reply.get("choices"):
+        raise ValueError("the answer has no choices")
+    choice = reply["choices"][0]
+    tokens = (choice.get("logprobs") or {}).get("content")
     if not tokens:
         raise ValueError("the answer has no logprobs")
     pairs = [_top2([top["logprob"] for top in token.get("top_logprobs") or ()]) for token in tokens]
+    message, ids = choice.get("message") or {}, choice.get("response_token_ids")
     return ReferenceAnswer(
         prompt_id=prompt.prompt_id,
-        text=sample.text,
-        output_ids=None,
-        pieces=tuple(str(token.get("token", "")) for token in tokens),
+        text="".join(filter(None, (message.get("reasoning_content"), message.get("content")))),
+        output_ids=tuple(ids) if isinstance(ids, list) else None,
+        pieces=None if isinstance(ids, list) else tuple(str(token.get("token", "")) for token in tokens),
         best=tuple(best for best, _ in pairs),
         second=tuple(second for _, second in pairs),
-        cut=limited and sample.finish_reason == "length",
+        cut=limited and choice.get("finish_reason") == "length",
     )
-
-
-def _sample(body: bytes, prompt: Prompt) -> Sample:
-    reply = Reply(due_ns=0, send_ns=0, end_ns=0, status=200, body=[(0, body)], failure=None)
-    return sample_of(reply, prompt, index=0, endpoint="chat")
-
-
-def _chat_tokens(event: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        token for choice in event.get("choices") or () for token in (choice.get("logprobs") or {}).get("content") or ()
-    ]
 
 
 def _top2(logprobs: Sequence[float | None]) -> tuple[float | None, float | None]:

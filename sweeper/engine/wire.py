@@ -37,7 +37,10 @@ class Reply:
 
 
 def request_body(endpoint: Endpoint, prompt: Prompt, workload: Workload, *, model: str) -> bytes:
-    """The JSON body of one streaming request; asks for every counter that the engine can give."""
+    """The JSON body of one streaming request; asks for every counter that the engine can give.
+
+    Greedy answers are held against the baseline's token by token, so their ids are asked for too.
+    """
     max_tokens = prompt.max_tokens or workload.max_tokens
     sampling: dict[str, Any] = {"temperature": workload.temperature, "ignore_eos": workload.ignore_eos}
     if workload.top_p is not None:
@@ -59,13 +62,13 @@ def request_body(endpoint: Endpoint, prompt: Prompt, workload: Workload, *, mode
     }
     if endpoint == "completions":
         body["prompt"] = prompt.text
-        if workload.temperature == 0:
-            body["return_token_ids"] = True  # greedy answers are held against the baseline's, token by token
+        body |= {"return_token_ids": True} if workload.temperature == 0 else {}
     else:
         messages = prompt.messages or (("user", prompt.text),)
         body["messages"] = [{"role": role, "content": content} for role, content in messages]
         if workload.chat_template_kwargs:
             body["chat_template_kwargs"] = workload.chat_template_kwargs
+        body |= {"return_output_ids_in_sglext": True} if workload.temperature == 0 else {}
     return json.dumps(body, ensure_ascii=False).encode()
 
 
@@ -212,8 +215,9 @@ def _openai(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
         answer.output_tokens = usage.get("completion_tokens", answer.output_tokens)
         details = usage.get("prompt_tokens_details") or {}
         answer.cached_tokens = details.get("cached_tokens", answer.cached_tokens)
-    spec = (event.get("sglext") or {}).get("spec_tokens_details")
-    if spec:
+    further = event.get("sglext") or {}
+    answer.ids += [ids for ids in further.get("output_ids") or () if isinstance(ids, list)][:1]
+    if spec := further.get("spec_tokens_details"):
         answer.spec = spec_counters(spec) or answer.spec
 
 

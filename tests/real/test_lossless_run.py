@@ -57,7 +57,7 @@ class Ended:
         return reference
 
 
-@pytest.fixture(scope="module", params=["generate", "completions"])
+@pytest.fixture(scope="module", params=["generate", "completions", "chat"])
 def ended(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp(f"lossless-{request.param}")
     path = folder / "lossless.yaml"

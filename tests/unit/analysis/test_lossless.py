@@ -137,6 +137,12 @@ def test_without_token_ids_the_text_says_which_token_it_was(words: str, likeness
     assert judged is not None and (judged.likeness, judged.position) == (likeness, position)
 
 
+def test_a_text_that_goes_on_where_the_baseline_ended_by_a_token_is_judged_by_that_token() -> None:
+    ended = replace(WORDS, text="five six seven", pieces=("five", " six", " seven", "<|end|>"))
+    judged = parting(text("five six seven eight"), ended)
+    assert judged is not None and (judged.likeness, judged.position, judged.gap) == ("different", 3, pytest.approx(2.0))
+
+
 def test_the_same_text_is_equal_and_said_to_be_compared_as_text() -> None:
     found = judge(reference(WORDS), [text(WORDS.text)], trial_id="t", start=0, repeat=0)
     assert (found.equal, found.by) == (1, "text")

@@ -69,23 +69,37 @@ def test_an_answer_without_log_probabilities_is_refused(body: str) -> None:
         reference_answer(body, PROMPT, GREEDY, max_tokens=256)
 
 
-def chat_event(word: str, reason: str | None, *logprobs: float) -> str:
-    top = [{"token": word, "logprob": one} for one in logprobs]
-    token = {"token": word, "logprob": logprobs[0], "top_logprobs": top}
-    choice = {"index": 0, "delta": {"content": word}, "logprobs": {"content": [token]}, "finish_reason": reason}
-    return f"data: {json.dumps({'choices': [choice]})}\n\n"
+def chat_reply(**more: object) -> str:
+    tokens = [
+        {"token": word, "logprob": best, "top_logprobs": [{"logprob": best}, {"logprob": second}]}
+        for word, best, second in (("three", -0.1, -2.1), (" four", -0.2, -0.3))
+    ]
+    message = {"role": "assistant", "reasoning_content": None, "content": "three four"}
+    choice = {"index": 0, "message": message, "logprobs": {"content": tokens}, "finish_reason": "stop", **more}
+    return json.dumps({"choices": [choice]})
 
 
-def test_a_chat_answer_is_text_with_the_text_of_each_token() -> None:
-    stream = chat_event("three", None, -0.1, -2.1) + chat_event(" four", "stop", -0.2, -0.3) + "data: [DONE]\n\n"
-    answer = reference_answer(stream, PROMPT, CHAT, max_tokens=256)
-    assert (answer.text, answer.pieces, answer.output_ids) == ("three four", ("three", " four"), None)
+def test_a_chat_is_asked_without_streaming_for_ids_and_log_probabilities() -> None:
+    body = reference_request(PROMPT, CHAT, model="m", max_tokens=4)
+    assert (body["stream"], body["logprobs"], body["top_logprobs"], body["return_token_ids"]) == (False, True, 2, True)
+    assert "stream_options" not in body and body["messages"] == [{"role": "user", "content": "one two"}]
+
+
+def test_a_chat_answer_has_ids_and_gaps() -> None:
+    answer = reference_answer(chat_reply(response_token_ids=[7, 9]), PROMPT, CHAT, max_tokens=256)
+    assert (answer.text, answer.output_ids, answer.pieces) == ("three four", (7, 9), None)
     assert answer.gap(1) == pytest.approx(0.1)
 
 
-def test_a_chat_answer_that_broke_off_is_refused() -> None:
-    with pytest.raises(ValueError, match="incomplete"):
-        reference_answer(chat_event("three", None, -0.1, -2.1), PROMPT, CHAT, max_tokens=256)
+def test_a_chat_answer_of_an_engine_without_ids_has_the_text_of_each_token() -> None:
+    answer = reference_answer(chat_reply(), PROMPT, CHAT, max_tokens=256)
+    assert (answer.output_ids, answer.pieces) == (None, ("three", " four"))
+
+
+@pytest.mark.parametrize("more", [{"logprobs": None}, {"logprobs": {"content": []}}])
+def test_a_chat_answer_without_log_probabilities_is_refused(more: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="no logprobs"):
+        reference_answer(chat_reply(**more), PROMPT, CHAT, max_tokens=256)
 
 
 @pytest.mark.parametrize(

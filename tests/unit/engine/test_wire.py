@@ -166,6 +166,27 @@ def test_a_request_says_all_sampling_parameters_and_asks_for_every_counter():
     assert json.loads(request_body("completions", PROMPT, workload, model="m"))["prompt"] == "Say"
 
 
+def test_greedy_requests_ask_for_token_ids_on_every_route():
+    greedy, sampled = Workload(temperature=0), Workload(temperature=0.5)
+    for endpoint, word in (("completions", "return_token_ids"), ("chat", "return_output_ids_in_sglext")):
+        assert json.loads(request_body(endpoint, PROMPT, greedy, model="m"))[word] is True
+        assert word not in json.loads(request_body(endpoint, PROMPT, sampled, model="m"))
+
+
+def test_token_ids_of_completions_come_chunk_by_chunk():
+    chunks = [{"index": 0, "text": text, "token_ids": ids} for text, ids in ((" a", [7]), (" b c", [8, 9]))]
+    chunks[1]["finish_reason"] = "stop"
+    events = [(at, sse({"choices": [chunk], "usage": None})) for at, chunk in enumerate(chunks, start=1)]
+    sample = read("completions", *events, (9, sse(DONE)))
+    assert (sample.text, sample.output_ids) == (" a b c", (7, 8, 9))
+
+
+def test_token_ids_of_a_chat_come_at_its_end():
+    said = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}
+    sample = read("chat", (1, sse(said)), (2, sse({"choices": [], "sglext": {"output_ids": [[7, 8]]}}, DONE)))
+    assert (sample.text, sample.output_ids) == ("a", (7, 8))
+
+
 def test_the_effective_configuration_has_no_secrets_and_no_rank_states():
     info = {
         "version": "0.5.23",
