@@ -19,6 +19,7 @@ from sweeper.analysis.points import (
     use_steady,
 )
 from sweeper.analysis.shape import shape_remarks
+from sweeper.analysis.simulated import badged, is_simulated, shown
 from sweeper.analysis.statistics import Blocks, Cell, Decision, Estimate, Noise, decide, geometric_mean
 from sweeper.analysis.winners import Winner, find_winners
 from sweeper.core.result import Completed, Failed, Failure, Measurement, Skipped
@@ -55,6 +56,13 @@ class Comparison:
 
 def compare(run: RunData) -> Comparison:
     """Everything a report says about speed. A run that is still going gives what is known so far."""
+    if is_simulated(run):
+        outcomes = tuple(map(badged, _compared(shown(run)).outcomes))
+        return Comparison(outcomes=outcomes, winners=(), noise=None, floors={}, drifts=())
+    return _compared(run)
+
+
+def _compared(run: RunData) -> Comparison:
     table = _Table.of(run)
     baselines = {arm.arm_id: arm.baseline_id for arm in run.plan.arms}
     decision = decide(table.comparable, baselines)

@@ -40,4 +40,5 @@ def badged(outcome: Outcome) -> Outcome:
         estimate=None,
         categories={},
         category_mean=None,
+        lossless=None,
     )

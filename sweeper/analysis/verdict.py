@@ -7,6 +7,7 @@ from sweeper.analysis.compare import Comparison
 from sweeper.analysis.decompose import Decomposition, crossovers
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import load_words
+from sweeper.analysis.simulated import BADGE
 from sweeper.analysis.statistics import Estimate
 from sweeper.analysis.winners import Winner
 from sweeper.core.trial import LoadPoint
@@ -27,6 +28,8 @@ def ratio_words(estimate: Estimate) -> str:
 def headline(comparison: Comparison) -> str:
     """The verdict sentence of a whole run."""
     baselines = {entry.arm.arm_id: entry.arm.label for entry in comparison.outcomes if entry.standing == "baseline"}
+    if any(entry.reason.startswith(BADGE) for entry in comparison.outcomes):
+        return f"{BADGE.capitalize()}: step times are the engine's own, the gain is pretended; no winner."
     if not baselines:
         return "No verdict yet: no load point has a ranked baseline to compare with."
     if len(baselines) == 1:

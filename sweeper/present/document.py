@@ -12,6 +12,7 @@ from sweeper.analysis.exports import adaptive_config
 from sweeper.analysis.golden import matching_curves
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency, load_words
+from sweeper.analysis.simulated import BADGE
 from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
 from sweeper.analysis.winners import Winner
 from sweeper.core.run import RunData
@@ -260,9 +261,7 @@ def trial_row(outcome: Outcome) -> Row:
         effective=effective,
         rewritten=rewritten,
         captured=ABSENT if outcome.arm.captured_layers is None else ", ".join(map(str, outcome.arm.captured_layers)),
-        standing=outcome.state
-        if outcome.standing == "not compared" and outcome.state != "completed"
-        else outcome.standing,
+        standing=_standing(outcome),
         mark=STANDING_MARK[outcome.standing],
         speedup=ratio_words(outcome.estimate)
         if outcome.estimate
@@ -281,6 +280,12 @@ def trial_row(outcome: Outcome) -> Row:
         remark="; ".join(filter(None, remarks)),
         answers=answer_words(outcome.lossless),
     )
+
+
+def _standing(outcome: Outcome) -> str:
+    if outcome.reason.startswith(BADGE):
+        return BADGE
+    return outcome.state if outcome.standing == "not compared" and outcome.state != "completed" else outcome.standing
 
 
 def _percentiles(latency: Latency | None) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """The figures of a run, one set for report, dashboard and notebooks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sweeper.analysis.compare import Comparison
 from sweeper.analysis.figures.acceptance import heatmap, layers, positions, step_cost
@@ -10,9 +11,10 @@ from sweeper.analysis.figures.course import power, timeline
 from sweeper.analysis.figures.speed import categories, crossover, latency, pareto, speedup
 from sweeper.analysis.figures.style import Theme, template
 from sweeper.analysis.golden import GoldenCurve
+from sweeper.analysis.simulated import BADGE, is_simulated
 from sweeper.core.run import RunData
 
-FIGURES: dict[str, Callable[[Material], Drawn | None]] = {
+_DRAWN: dict[str, Callable[[Material], Drawn | None]] = {
     "speedup": speedup,
     "crossover": crossover,
     "pareto": pareto,
@@ -26,6 +28,17 @@ FIGURES: dict[str, Callable[[Material], Drawn | None]] = {
     "timeline": timeline,
     "power": power,
 }
+
+
+def _badged(make: Callable[[Material], Drawn | None]) -> Callable[[Material], Drawn | None]:
+    def drawn(material: Material) -> Drawn | None:
+        made = make(material)
+        return replace(made, title=f"{made.title} ({BADGE})") if made and is_simulated(material.run) else made
+
+    return drawn
+
+
+FIGURES: dict[str, Callable[[Material], Drawn | None]] = {name: _badged(make) for name, make in _DRAWN.items()}
 """Name → how it is drawn; None when the run has nothing to draw there. In the order of a report."""
 
 

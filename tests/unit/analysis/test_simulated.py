@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+from sweeper.analysis.compare import compare
+from sweeper.analysis.figures import draw_all
+from sweeper.analysis.quality import simulation_mark
+from sweeper.analysis.simulated import BADGE
+from sweeper.analysis.verdict import headline
+from sweeper.core.result import Mark
+from sweeper.core.run import RunData
+from sweeper.present.document import document
+from sweeper.testing.runs import model_run
+
+
+def marked(run: RunData, *more: Mark) -> RunData:
+    """As an engine that pretends to accept three tokens a step leaves it."""
+    mark = simulation_mark({"SGLANG_SIMULATE_ACC_LEN": "3"})
+    assert mark is not None
+    return replace(run, measurements=tuple(replace(entry, marks=(mark, *more)) for entry in run.measurements))
+
+
+def test_a_simulated_run_shows_its_figures_with_a_badge_and_names_no_winner() -> None:
+    real = model_run(["3-1-4", "5-1-6"], concurrency=(1, 8))
+    comparison = compare(marked(real))
+    assert comparison.winners == () and compare(real).winners != ()
+    for entry in comparison.outcomes:
+        assert entry.numbers is not None and entry.reason.startswith(BADGE)
+        assert (entry.standing, entry.estimate) == ("not compared", None)
+    spec = [entry for entry in comparison.outcomes if not entry.arm.is_baseline]
+    assert all(entry.decomposition for entry in spec), "the break-even length is made of step times alone"
+    assert headline(comparison).startswith("Simulated acceptance:")
+
+
+def test_every_figure_and_row_of_a_simulated_run_carries_the_badge() -> None:
+    run = marked(model_run(["3-1-4", "5-1-6"], concurrency=(1, 8)))
+    titles = [drawn.title for drawn in draw_all(run, compare(run))]
+    assert titles and all(title.endswith(f"({BADGE})") for title in titles)
+    shown = document(run)
+    assert shown.winners == () and shown.adaptive == ""
+    assert {row.standing for table in shown.tables for row in table.rows} == {BADGE}
+
+
+def test_another_fault_still_takes_a_simulated_measurement_out() -> None:
+    run = marked(
+        model_run(["3-1-4"], concurrency=(1,)), Mark(code="request-errors", message="half failed", ranked=False)
+    )
+    assert all(entry.numbers is None for entry in compare(run).outcomes)
+
+
+def test_a_run_with_one_simulated_arm_ranks_the_others() -> None:
+    real = model_run(["3-1-4", "5-1-6"], concurrency=(1,))
+    pretended = next(arm for arm in real.plan.arms if arm.label == "5-1-6").arm_id
+    measurements = tuple(
+        marked(replace(real, measurements=(entry,))).measurements[0] if entry.arm_id == pretended else entry
+        for entry in real.measurements
+    )
+    comparison = compare(replace(real, measurements=measurements))
+    assert [entry.arm.label for entry in comparison.outcomes if entry.estimate] == ["3-1-4"]
