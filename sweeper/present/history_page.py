@@ -28,7 +28,7 @@ class NightRow:
 def render_history(nights: Sequence[NightRecord], words: Words, *, title: str, headline: str) -> str:
     """`nights` oldest first; `headline`: the last verdict."""
     figures = [_embedded(drawn) for drawn in draw_nights(nights)]
-    scripts = {"js": asset("report.js"), "plotly": _plotly_js() if figures else ""}
+    scripts = {"js": asset("fit.js") + asset("report.js"), "plotly": _plotly_js() if figures else ""}
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -55,7 +55,7 @@ def render_html(run: RunData) -> str:
     """The report as one page; plotly.js is inlined once, and only when there is a figure."""
     comparison = compare(run)
     figures = [_embedded(drawn) for drawn in draw_all(run, comparison, golden=matching_curves(run, golden()).curves)]
-    scripts = {"js": asset("report.js"), "plotly": _plotly_js() if figures else ""}
+    scripts = {"js": asset("fit.js") + asset("report.js"), "plotly": _plotly_js() if figures else ""}
     environment = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

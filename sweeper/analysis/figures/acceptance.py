@@ -307,7 +307,10 @@ def layers(material: Material) -> Drawn | None:
         )
     )
     figure.add_vline(x=1, line={"color": BASELINE, "width": 3})
-    figure.update_xaxes(title_text=f"accept length at {load_title(load)} (tokens per verify step)", rangemode="tozero")
+    longest = max((length for length in lengths if length), default=1.0)
+    figure.update_xaxes(
+        title_text=f"accept length at {load_title(load)} (tokens per verify step)", range=[0, 1.15 * longest]
+    )
     figure.update_yaxes(autorange="reversed")
     return Drawn(
         name="layers",

@@ -265,7 +265,7 @@ PERCENTILES = (("p50", "circle"), ("p90", "line-ns-open"), ("p95", "diamond"), (
 
 def latency(material: Material) -> Drawn | None:
     """Percentiles of TTFT and TPOT, one row a configuration and load."""
-    shown = {arm.arm_id for arm in material.arms()}
+    shown = {arm.arm_id for arm in material.arms(LATENCY_ARMS)}
     outcomes = [
         entry for load in reversed(material.loads) for entry in reversed(material.at(load)) if entry.arm.arm_id in shown
     ]
@@ -284,11 +284,14 @@ def latency(material: Material) -> Drawn | None:
             )
         figure.update_xaxes(title_text=f"{quantity.upper()} (ms)", rangemode="tozero", row=row, col=1)
     left_titles(figure)
+    figure.update_yaxes(range=[-0.6, len(outcomes) - 0.4])
     figure.update_layout(template=template(material.theme), height=height, showlegend=False)
+    hidden = len(material.arms(len(material.looks))) - len(shown)
     return Drawn(
         name="latency",
         title="How long one user waits",
-        caption="Circle: median; tick: p90; diamond: p95; star: p99, shown from 100 requests on. Left is better.",
+        caption="Circle: median; tick: p90; diamond: p95; star: p99, shown from 100 requests on. Left is better."
+        + (f" The baseline and the {LATENCY_ARMS} fastest; the table has {hidden} more." if hidden else ""),
         figure=figure,
     )
 

@@ -95,7 +95,10 @@ def template(theme: Theme) -> dict[str, Any]:
             "xaxis": axis,
             "yaxis": axis,
             "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 12}},
-            "legend": {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0, "xanchor": "left"},
+            "legend": {
+                **{"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0, "xanchor": "left"},
+                "tracegroupgap": 2,
+            },
             "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
             "annotationdefaults": {"font": {"color": ink}},
             "hovermode": "closest",

@@ -44,7 +44,6 @@
       figure.querySelector("h2, h3").textContent = made.title;
       figure.querySelector("p").textContent = made.caption;
       div.setAttribute("aria-label", `${made.title}. ${made.caption}`);
-      div.style.height = `${made.height}px`;
       div.made = made;
       drawn.add(div);
       div.classList.remove("wait");
@@ -58,7 +57,9 @@
 
   function show(div, templates) {
     const template = templates[dark.matches ? "dark" : "light"];
-    return Plotly.react(div, div.made.data, { ...div.made.layout, template }, config);
+    const layout = { ...fitted(div.made, div.clientWidth), template };
+    div.style.height = `${layout.height}px`;
+    return Plotly.react(div, div.made.data, layout, config);
   }
 
   dark.addEventListener("change", async () => {

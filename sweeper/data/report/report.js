@@ -11,7 +11,8 @@
   function draw(div, theme = dark.matches ? "dark" : "light", width = undefined) {
     const figure = JSON.parse(document.getElementById("data-" + div.dataset.figure).textContent);
     drawn.add(div);
-    const layout = { ...figure.layout, template: templates[theme], width };
+    const layout = { ...fitted(figure, width ?? div.clientWidth), template: templates[theme], width };
+    div.style.height = `${layout.height}px`;
     return Plotly.react(div, figure.data, layout, config);
   }
 

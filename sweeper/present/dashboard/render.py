@@ -11,12 +11,14 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from sweeper import __version__
 from sweeper.analysis.figures import Drawn, template
+from sweeper.present.glyphs import SPARKS
 from sweeper.present.report import whole
 
 ASSETS = {
     "dashboard.css": "text/css; charset=utf-8",
     "report.css": "text/css; charset=utf-8",
     "plotly.css": "text/css; charset=utf-8",
+    "fit.js": "text/javascript; charset=utf-8",
     "dashboard.js": "text/javascript; charset=utf-8",
     "plotly.js": "text/javascript; charset=utf-8",
     "templates.json": "application/json",
@@ -61,7 +63,7 @@ def asset(name: str) -> bytes:
         return text.encode()
     if name == "templates.json":
         return json.dumps({"light": template("light"), "dark": template("dark"), "injected": _injected()}).encode()
-    folder = "report" if name == "report.css" else "dashboard"
+    folder = "report" if name in ("report.css", "fit.js") else "dashboard"
     return (resources.files("sweeper") / "data" / folder / name).read_bytes()
 
 
@@ -104,4 +106,4 @@ def sparkline(values: list[float]) -> str:
     """The last twenty as bars."""
     shown = values[-20:]
     low, high = min(shown, default=0.0), max(shown, default=0.0)
-    return "".join("▁▂▃▄▅▆▇█"[round((value - low) / (high - low) * 7) if high > low else 3] for value in shown)
+    return "".join(SPARKS[round((value - low) / (high - low) * 7) if high > low else 3] for value in shown)
