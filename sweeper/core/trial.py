@@ -120,6 +120,8 @@ class LaunchGroup:
     arm_id: str
     gpus: int
     trial_ids: tuple[str, ...]
+    estimate_s: float | None = None
+    """Expected for one start of it, measurements included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

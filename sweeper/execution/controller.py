@@ -29,6 +29,7 @@ from sweeper.core.trial import Arm, Plan, ServerStart
 from sweeper.errors import PreflightError, ServerError, SweeperError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.answers import Answers
+from sweeper.execution.dispatch import Choice, Dispatcher
 from sweeper.execution.dominance import OUT_OF_MEMORY, dominated_by, refused_too
 from sweeper.execution.failures import LASTING, failure_of, with_start, worth_another_try
 from sweeper.execution.pool import Pool, Slot
@@ -82,6 +83,7 @@ class Controller:
         self._writer = writer
         self._display = display
         self._clock = clock
+        self._dispatcher = Dispatcher(work.plan, clock)
         self._pending: deque[ServerStart] = deque()
         self._retried: set[ServerStart] = set()
         self._active: set[ServerStart] = set()
@@ -127,21 +129,22 @@ class Controller:
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         stopper = tasks.create_task(self._stop_when_asked())
         while not self._stopping.is_set():
-            entry = self._next()
-            if entry is None:
+            choice = self._dispatcher.choose(self._wanted(), self._pool.room())
+            if choice is None:
                 if not self._running:
                     break
                 await asyncio.wait([*self._running, stopper], return_when=asyncio.FIRST_COMPLETED)
                 continue
-            slot = await self._slot(entry)
+            slot = await self._slot(choice)
             if slot is None:
                 continue
-            if self._stopping.is_set() or self._next() != entry:  # what happened while we waited for room decides
+            if self._stopping.is_set() or choice.entry not in self._wanted():  # much can happen in a wait for room
                 await self._pool.release(slot)
                 continue
-            self._pending.popleft()
-            self._active.add(entry)
-            task = tasks.create_task(self._run_start(entry, slot))
+            self._pending.remove(choice.entry)
+            self._active.add(choice.entry)
+            self._dispatcher.began(choice.entry, slot.place)
+            task = tasks.create_task(self._run_start(choice.entry, slot))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         if self._running:
@@ -152,17 +155,14 @@ class Controller:
         await self._stopping.wait()
         await self._pool.stop()
 
-    def _next(self) -> ServerStart | None:
-        """The head of the queue, once what is no longer wanted is gone; ends what the policy gives up on."""
-        while self._pending:
-            if (reason := self._give_up_reason()) is not None:
-                self._pending.clear()
-                self._end_trials(self._accounts.give_up(reason, active=self._active))
-                return None
-            if not self._accounts.is_over(self._pending[0]):
-                return self._pending[0]
-            self._pending.popleft()
-        return None
+    def _wanted(self) -> tuple[ServerStart, ...]:
+        """The queue, once what is no longer wanted is gone; ends what the policy gives up on."""
+        if self._pending and (reason := self._give_up_reason()) is not None:
+            self._pending.clear()
+            self._end_trials(self._accounts.give_up(reason, active=self._active))
+        for entry in [one for one in self._pending if self._accounts.is_over(one)]:
+            self._pending.remove(entry)
+        return tuple(self._pending)
 
     def _give_up_reason(self) -> str | None:
         policy = self._work.policy
@@ -173,9 +173,10 @@ class Controller:
             return f"budget: {policy.budget_s / 60:g} minutes were used up"
         return None
 
-    async def _slot(self, entry: ServerStart) -> Slot | None:
+    async def _slot(self, choice: Choice) -> Slot | None:
         """Waits for room; None when there will be none, or the run is being stopped."""
-        acquiring = asyncio.ensure_future(self._pool.acquire(self._accounts.group(entry.group_id).gpus))
+        entry = choice.entry
+        acquiring = asyncio.ensure_future(self._pool.acquire(self._accounts.group(entry.group_id).gpus, choice.place))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([acquiring, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -183,7 +184,7 @@ class Controller:
                 return None
             return acquiring.result()
         except PreflightError as error:
-            self._pending.popleft()
+            self._pending.remove(entry)
             self._start_failed(entry, failure_of(error))
             self._end_start(entry)
             return None
@@ -203,6 +204,7 @@ class Controller:
             self._start_failed(entry, failure_of(error))
         finally:
             self._active.discard(entry)
+            self._dispatcher.ended(entry, whole=not self._accounts.owed(entry))
             await self._pool.release(slot)
         if not self._stopping.is_set():
             self._end_start(entry)

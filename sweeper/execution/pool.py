@@ -9,6 +9,7 @@ from sweeper.core.events import GroupEvent
 from sweeper.core.run import GroupJob
 from sweeper.errors import PreflightError
 from sweeper.execution.runner import Tools, run_group
+from sweeper.planning.placement import Node, Place, Room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +21,19 @@ class Slot:
     """For people: `node-1 GPU 0,1`, `cpu`."""
     gpu_ids: tuple[int, ...]
     """Physical ids; empty on the CPU engine."""
+    place: Place | None = None
+    """What it takes of the pool's room; None: it spans nodes."""
 
 
 class Pool(Protocol):
-    async def acquire(self, gpus: int) -> Slot:
-        """Waits for room for a server of `gpus` GPUs (or CPU slots). PreflightError when it can never fit."""
+    def room(self) -> Room:
+        """The nodes as they are now, with all that is taken."""
+
+    async def acquire(self, gpus: int, at: Place | None = None) -> Slot:
+        """Waits for room for a server of `gpus` GPUs (or CPU slots), if possible at a wanted place.
+
+        Raises PreflightError when it can never fit.
+        """
 
     def run(self, slot: Slot, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
         """The events of the group. A lost worker raises ServerError(node_lost); closing early stops the server."""
@@ -44,15 +53,21 @@ class LocalPool:
     def __init__(self, tools: Tools, *, slots: int = 1) -> None:
         self._tools = tools
         self._free = asyncio.Semaphore(slots)
-        self._names = [f"local {number}" for number in range(slots)]
+        self._slots = slots
+        self._numbers = list(range(slots))
         self._running: set[asyncio.Task[None]] = set()
 
-    async def acquire(self, gpus: int) -> Slot:
+    def room(self) -> Room:
+        return Room(nodes=(Node(name="local", units=tuple(range(self._slots))),))
+
+    async def acquire(self, gpus: int, at: Place | None = None) -> Slot:
         if gpus > 1:
             raise PreflightError(f"a server of {gpus} slots does not fit in a local slot; use a Ray pool")
         await self._free.acquire()
-        name = self._names.pop(0)
-        return Slot(slot_id=name, name=name, gpu_ids=())
+        number = at.units[0] if at is not None and at.units[0] in self._numbers else self._numbers[0]
+        self._numbers.remove(number)
+        name = f"local {number}"
+        return Slot(slot_id=name, name=name, gpu_ids=(), place=Place(node="local", units=(number,)))
 
     async def run(self, slot: Slot, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
         events: asyncio.Queue[GroupEvent | None] = asyncio.Queue()
@@ -71,7 +86,7 @@ class LocalPool:
             task.cancel()
 
     async def release(self, slot: Slot) -> None:
-        self._names.append(slot.name)
+        self._numbers.append(int(slot.name.removeprefix("local ")))
         self._free.release()
 
     async def close(self) -> None:

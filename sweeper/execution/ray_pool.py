@@ -40,6 +40,7 @@ from sweeper.errors import PreflightError, ServerError  # noqa: E402
 from sweeper.execution.pool import Slot, pump  # noqa: E402
 from sweeper.execution.ray_address import first_line, last_line, probe, until_gone, why_not  # noqa: E402
 from sweeper.execution.runner import Tools  # noqa: E402
+from sweeper.planning.placement import Node, Place, Room  # noqa: E402
 
 OBJECT_STORE_BYTES = 256 * 2**20
 """Events are small; Ray's default is a third of the memory."""
@@ -47,6 +48,8 @@ STOP_TIMEOUT_S = 120.0
 """A worker that has not stopped its server by then is killed; the keeper ends the server."""
 CONNECT_TIMEOUT_S = 180.0
 """A Ray of our own takes 3 s to start on an idle machine, half a minute on a busy one."""
+HOLD_TIMEOUT_S = 5.0
+"""GPUs that are free are given within milliseconds."""
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
 
@@ -76,10 +79,12 @@ class Worker:
         self._controller_node = controller_node
         self._task: asyncio.Task[None] | None = None
 
-    async def place(self) -> tuple[str, tuple[int, ...]]:
-        """Host name, and the physical ids of the slot's GPUs (Ray's ids are; CUDA_VISIBLE_DEVICES here is not used)."""
+    async def place(self) -> tuple[str, tuple[int, ...], tuple[int, ...] | None]:
+        """Host name, the physical ids of the slot's GPUs (Ray's ids are), and of those the node has; None: all."""
         ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
-        return socket.gethostname(), tuple(sorted(int(one) for one in ids))
+        given = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+        visible = tuple(sorted(int(word) for word in given)) if all(word.isdigit() for word in given) else None
+        return socket.gethostname(), tuple(sorted(int(one) for one in ids)), visible
 
     async def pid(self) -> int:
         return os.getpid()
@@ -113,23 +118,30 @@ class RayPool:
         self._idle: list[str] = []
         self._changed = asyncio.Condition()
         self._count = 0
+        self._visible: dict[str, tuple[int, ...]] = {}
+        """Physical GPU ids of nodes that were given only some of theirs."""
         self.abandoned = False
         """Ray could not be left in order: this process must end by os._exit, or Ray's threads crash it at its end."""
         _connect(address)
 
-    async def acquire(self, gpus: int) -> Slot:
+    def room(self) -> Room:
+        nodes = [Node(name=node.node_id, units=self._units(node)) for node in _nodes(self._resource)]
+        return Room(nodes=tuple(nodes), exclusive=self._exclusive)
+
+    async def acquire(self, gpus: int, at: Place | None = None) -> Slot:
         async with self._changed:
             while True:
-                if (kept := self._take_idle(gpus)) is not None:
+                if (kept := self._take_idle(gpus, at)) is not None:
                     return kept.slot
-                node = self._node_with_room(gpus)
+                node = self._node_with_room(gpus, at)
                 if node is not None:
                     break
                 await self._changed.wait()
-            self._drop_idle(node)
+            here = at if at is not None and at.node == node.node_id else None
+            self._drop_idle(node, here)
             self._count += 1
             slot_id = f"slot-{self._count}"
-            reserved = await self._reserve(slot_id, node, gpus)
+            reserved = await self._reserve_at(slot_id, node, gpus, here)
             self._reserved[slot_id] = reserved
             return reserved.slot
 
@@ -203,14 +215,26 @@ class RayPool:
             self._discard(reserved)
         ray.shutdown()
 
-    def _take_idle(self, gpus: int) -> _Reserved | None:
+    def _take_idle(self, gpus: int, at: Place | None) -> _Reserved | None:
         for slot_id in self._idle:
-            if self._reserved[slot_id].gpus == gpus:
+            one = self._reserved[slot_id]
+            if one.gpus == gpus and at in (None, one.slot.place):
                 self._idle.remove(slot_id)
-                return self._reserved[slot_id]
+                return one
         return None
 
-    def _node_with_room(self, gpus: int) -> _Node | None:
+    def _units(self, node: _Node) -> tuple[int, ...]:
+        """Physical GPUs (or CPU slots) of a node."""
+        visible = self._visible.get(node.node_id, ())
+        return visible if len(visible) == node.room else tuple(range(node.room))
+
+    def _free_units(self, node: _Node) -> tuple[int, ...]:
+        """Those that no worker of ours holds, idle or not."""
+        places = [one.slot.place for one in self._reserved.values()]
+        held = {unit for place in places if place and place.node == node.node_id for unit in place.units}
+        return tuple(unit for unit in self._units(node) if unit not in held)
+
+    def _node_with_room(self, gpus: int, at: Place | None) -> _Node | None:
         nodes = _nodes(self._resource)
         fitting = [node for node in nodes if node.room >= gpus]
         if not fitting:
@@ -219,7 +243,8 @@ class RayPool:
                 f"a server of {gpus} {self._resource}s does not fit: the largest node has {largest}; "
                 "lower tp_size or join a cluster with --ray-address"
             )
-        return next((node for node in fitting if self._has_room(node, gpus)), None)
+        wanted_first = sorted(fitting, key=lambda node: at is not None and node.node_id != at.node)
+        return next((node for node in wanted_first if self._has_room(node, gpus)), None)
 
     def _has_room(self, node: _Node, gpus: int) -> bool:
         taken = [
@@ -229,10 +254,25 @@ class RayPool:
         ]
         return not taken if self._exclusive else sum(taken) + gpus <= node.room
 
-    def _drop_idle(self, node: _Node) -> None:
+    def _drop_idle(self, node: _Node, at: Place | None) -> None:
+        """Those in the way of a place, or all of the node."""
         for slot_id in list(self._idle):
-            if self._reserved[slot_id].node.node_id == node.node_id:
-                self._discard(self._reserved[slot_id])
+            one = self._reserved[slot_id]
+            apart = at is not None and one.slot.place is not None and not set(at.units) & set(one.slot.place.units)
+            if one.node.node_id == node.node_id and not apart:
+                self._discard(one)
+
+    async def _reserve_at(self, slot_id: str, node: _Node, gpus: int, at: Place | None) -> _Reserved:
+        """Ray gives the lowest GPUs that are free: those below the wanted ones are held until they are taken."""
+        below = sum(unit < at.units[0] for unit in self._free_units(node)) if at is not None else 0
+        if below == 0 or self._resource == "CPU":
+            return await self._reserve(slot_id, node, gpus)
+        held = placement_group([{"GPU": float(below)}], bundle_label_selector=[{"ray.io/node-id": node.node_id}])
+        try:
+            await asyncio.to_thread(held.wait, HOLD_TIMEOUT_S)
+            return await self._reserve(slot_id, node, gpus)
+        finally:
+            remove_placement_group(held)
 
     async def _reserve(self, slot_id: str, node: _Node, gpus: int) -> _Reserved:
         bundle = {"CPU": 1.0, "GPU": float(gpus)} if self._resource == "GPU" else {"CPU": float(gpus)}
@@ -251,7 +291,7 @@ class RayPool:
                 options["runtime_env"] = {"env_vars": {"PYTHONPATH": _python_path(), **_WORKER_ENV}}
             controller_node = ray.get_runtime_context().get_node_id()
             worker = _remote(Worker).options(**options).remote(self._tools, controller_node)
-            host, gpu_ids = await worker.place.remote()
+            host, gpu_ids, visible = await worker.place.remote()
         except ray.exceptions.RayError as error:
             remove_placement_group(group)
             raise PreflightError(
@@ -261,7 +301,10 @@ class RayPool:
             remove_placement_group(group)
             raise
         name = f"{host} GPU {','.join(map(str, gpu_ids))}" if gpu_ids else f"{host} CPU"
-        slot = Slot(slot_id=slot_id, name=name, gpu_ids=gpu_ids)
+        if visible is not None:
+            self._visible[node.node_id] = visible
+        units = gpu_ids or self._free_units(node)[:gpus]
+        slot = Slot(slot_id=slot_id, name=name, gpu_ids=gpu_ids, place=Place(node=node.node_id, units=units))
         return _Reserved(slot=slot, node=node, gpus=gpus, group=group, worker=worker)
 
     async def _stop_worker(self, reserved: _Reserved) -> None:

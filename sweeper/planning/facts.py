@@ -23,7 +23,8 @@ class Facts:
     weight_bytes: Mapping[str, int] = field(default_factory=dict)
     """Size of the checkpoint files by model path as written."""
     gpu_count: int | None = None
-    """GPUs of this machine; None: not looked at."""
+    """GPUs of this machine, or of each node; None: not looked at."""
+    node_count: int = 1
     missing: tuple[str, ...] = ()
     """What the experiment names and is not on this machine, with the remedy: `run` and `check` refuse it."""
     unchecked: tuple[str, ...] = ()

@@ -1,15 +1,17 @@
 """Experiment + facts → Plan: everything a run will do, decided before anything starts."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sweeper.core.experiment import Experiment, Workload
-from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, Trial, content_id, without_defaults
+from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, ServerStart, Trial, content_id, without_defaults
 from sweeper.errors import ConfigError
 from sweeper.planning.arms import Expansion, expand
 from sweeper.planning.estimate import estimate_s
 from sweeper.planning.facts import Facts
 from sweeper.planning.flag_check import flag_problems
+from sweeper.planning.placement import Room, jobs_of, makespan_s, room_of, timetable
 from sweeper.planning.schedule import schedule
 
 UNMEASURED = frozenset({"concurrency", "arrival", "request_timeout_s", "stall_timeout_s"})
@@ -22,9 +24,9 @@ def make_plan(experiment: Experiment, facts: Facts) -> Plan:
         raise ConfigError(f"{'.'.join(map(str, where))}: {what}")
     found = expand(experiment, facts)
     trials = tuple(_trials(found.arms, experiment.workload))
-    groups = _groups(found.arms, trials)
+    groups = _groups(found.arms, trials, experiment, facts)
     order = schedule(groups, found.arms, starts=experiment.run.starts, mirrored=experiment.run.order == "mirrored")
-    return Plan(
+    plan = Plan(
         experiment=experiment.name,
         arms=tuple(found.arms),
         trials=trials,
@@ -46,6 +48,24 @@ def make_plan(experiment: Experiment, facts: Facts) -> Plan:
         engine_version=facts.engine_version,
         notes=tuple(found.notes),
     )
+    room = expected_room(experiment, facts)
+    return plan if room is None or room.exclusive else replace(plan, estimate_s=_side_by_side_s(plan, room))
+
+
+def expected_room(experiment: Experiment, facts: Facts) -> Room | None:
+    """Where this experiment would run as far as is known here: on this machine's GPUs; None: none were seen."""
+    if experiment.engine.device != "cuda" or not facts.gpu_count:
+        return None
+    return room_of(facts.gpu_count, nodes=facts.node_count, exclusive=experiment.run.parallel == "exclusive")
+
+
+def _side_by_side_s(plan: Plan, room: Room) -> float | None:
+    """From the timetable the run will follow; what the sum holds beside the starts grows by the same share."""
+    jobs = jobs_of(plan)
+    placed = timetable(jobs, room)
+    if plan.estimate_s is None or len(placed) < len(jobs):
+        return plan.estimate_s
+    return round(plan.estimate_s * makespan_s(placed) / sum(job.seconds for job in jobs), 1)
 
 
 def load_points(workload: Workload) -> tuple[LoadPoint, ...]:
@@ -70,12 +90,27 @@ def _plain(point: LoadPoint) -> dict[str, Any]:
     return without_defaults(point)
 
 
-def _groups(arms: Sequence[Arm], trials: Sequence[Trial]) -> tuple[LaunchGroup, ...]:
-    by_arm: dict[str, list[str]] = {}
+def _groups(
+    arms: Sequence[Arm], trials: Sequence[Trial], experiment: Experiment, facts: Facts
+) -> tuple[LaunchGroup, ...]:
+    by_arm: dict[str, list[Trial]] = {}
     for trial in trials:
-        by_arm.setdefault(trial.arm_id, []).append(trial.trial_id)
+        by_arm.setdefault(trial.arm_id, []).append(trial)
     return tuple(
-        LaunchGroup(group_id=arm.arm_id, arm_id=arm.arm_id, gpus=arm.server.gpus, trial_ids=tuple(by_arm[arm.arm_id]))
+        LaunchGroup(
+            group_id=arm.arm_id,
+            arm_id=arm.arm_id,
+            gpus=arm.server.gpus,
+            trial_ids=tuple(trial.trial_id for trial in by_arm[arm.arm_id]),
+            estimate_s=estimate_s(
+                (arm,),
+                by_arm[arm.arm_id],
+                (ServerStart(group_id=arm.arm_id, start=0),),
+                experiment.workload,
+                repeats=experiment.run.repeats,
+                weight_bytes=facts.weight_bytes,
+            ),
+        )
         for arm in arms
     )
 

@@ -16,7 +16,7 @@ from sweeper.engine.argv import paste_line
 from sweeper.engine.rules import longest_accept
 from sweeper.planning.axes import server_sides, shown_axes, speculative_sides
 from sweeper.planning.labels import axes_text
-from sweeper.planning.schedule import slots
+from sweeper.planning.placement import Place, Placed, Room, jobs_of, makespan_s, timetable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +25,25 @@ class View:
 
     experiment: Experiment
     plan: Plan
-    gpu_count: int | None
+    room: Room | None
+    """Where it would run; None: no GPUs seen."""
     commands: bool = False
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON-ready values, secrets hidden; every arm with the command that would start it."""
+def plan_document(plan: Plan, room: Room | None = None) -> dict[str, Any]:
+    """The plan as JSON-ready values, secrets hidden; every arm with its command, and the timetable in that room."""
     document = asdict(plan.redacted())
     for arm, shown in zip(plan.arms, document["arms"], strict=True):
         shown["command"] = paste_line(arm.server)
         shown["is_baseline"] = arm.is_baseline
-    return {"plan_id": plan.plan_id, **document}
+    rows = [] if room is None else [_row(one) for one in timetable(jobs_of(plan), room)]
+    return {"plan_id": plan.plan_id, **document, "timetable": rows}
+
+
+def _row(placed: Placed) -> dict[str, Any]:
+    key, place = placed.job.key, placed.place
+    where = {"node": place.node, "gpu_ids": place.units}
+    return {**asdict(key), **where, "begin_s": round(placed.begin_s, 1), "end_s": round(placed.end_s, 1)}
 
 
 def render_plan(view: View, *, limit: int | None = 24) -> RenderableType:
@@ -45,6 +53,7 @@ def render_plan(view: View, *, limit: int | None = 24) -> RenderableType:
         _arms(view, limit),
         *_lists(view, limit),
         *_schedule(view),
+        *_timetable(view, limit),
         *(_commands(view.plan, limit) if view.commands else ()),
         _foot(view),
     ]
@@ -197,14 +206,44 @@ def _placement(view: View) -> str:
     if view.experiment.engine.device == "cpu":
         return "one CPU slot, one server at a time"
     packed = view.experiment.run.parallel == "packed"
-    if view.gpu_count is None:
+    if view.room is None:
         side = "side by side where the node has room" if packed else "one server at a time"
-        return f"{largest} GPUs per server, {side} (no GPUs seen here)"
-    found = slots(range(view.gpu_count), largest)
-    places = " · ".join(f"{slot[0]}–{slot[-1]}" if len(slot) > 1 else str(slot[0]) for slot in found)
-    if not found:
-        return f"{largest} GPUs per server, this node has {view.gpu_count}"
-    return f"GPU {places}, " + (f"{len(found)} servers side by side" if packed else "one server at a time")
+        return f"{largest} GPUs per server, {side} (no GPUs seen here; --gpus 8 plans for a node of eight)"
+    nodes, gpus = len(view.room.nodes), len(view.room.nodes[0].units)
+    if largest > gpus:
+        return f"{largest} GPUs per server, this node has {gpus}"
+    where = f"{nodes} nodes of {gpus} GPUs" if nodes > 1 else f"{gpus} GPU" + "s" * (gpus > 1)
+    return where + (", side by side where there is room" if packed else ", one server at a time on a node")
+
+
+def _timetable(view: View, limit: int | None) -> Iterator[RenderableType]:
+    """What begins when and where, for servers side by side."""
+    if view.room is None or view.room.exclusive:
+        return
+    labels = {arm.arm_id: arm.label for arm in view.plan.arms}
+    placed = timetable(jobs_of(view.plan), view.room)
+    if not placed:
+        return
+    units = sum(len(node.units) for node in view.room.nodes)
+    busy = sum(one.job.gpus * (one.end_s - one.begin_s) for one in placed) / (units * makespan_s(placed))
+    most = max(sum(one.begin_s <= at.begin_s < one.end_s for one in placed) for at in placed)
+    yield Text("\n Timetable", style="bold")
+    yield Text(f" at most {most} servers side by side, {busy:.0%} of the GPU time in use", style="dim")
+    beginnings: dict[tuple[float, str], list[str]] = {}
+    for one in placed:
+        label = labels[one.job.key.group_id] + (f" #{one.job.key.start + 1}" if one.job.key.start else "")
+        beginnings.setdefault((one.begin_s, one.place.node), []).append(f"{_gpus(one.place)} {label}")
+    yield _pairs([(_begin(*at), " · ".join(names)) for at, names in beginnings.items()], limit)
+
+
+def _begin(begin_s: float, node: str) -> str:
+    minutes = round(begin_s / 60)
+    return f"{minutes // 60}:{minutes % 60:02} {node}".strip()
+
+
+def _gpus(place: Place) -> str:
+    first, last = place.units[0], place.units[-1]
+    return f"[{first}]" if first == last else f"[{first}–{last}]"
 
 
 def _commands(plan: Plan, limit: int | None) -> Iterator[RenderableType]:

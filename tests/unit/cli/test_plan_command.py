@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -68,3 +69,44 @@ def test_every_key_of_the_schema_is_described(capsys: pytest.CaptureFixture[str]
     for model in [schema, *schema["$defs"].values()]:
         for name, key in model["properties"].items():
             assert key.get("description") or name in sections, name
+
+
+def timetable(shape: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], float]:
+    assert run_cli(["plan", str(EXPERIMENTS / "eight_gpus.yaml"), "--gpus", shape, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    return found["timetable"], found["estimate_s"]
+
+
+def test_a_sweep_of_32_groups_is_laid_out_over_eight_gpus_and_that_is_the_estimate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows, estimate_s = timetable("8", capsys)
+    assert len({row["group_id"] for row in rows}) == 32
+    ends_s = max(row["end_s"] for row in rows)
+    assert ends_s <= estimate_s <= 1.05 * ends_s
+    in_use_s = sum(len(row["gpu_ids"]) * (row["end_s"] - row["begin_s"]) for row in rows)
+    assert in_use_s >= 0.95 * 8 * ends_s
+    for row in rows:
+        first, width = row["gpu_ids"][0], len(row["gpu_ids"])
+        assert first % width == 0 and row["gpu_ids"] == list(range(first, first + width))
+
+
+def test_four_nodes_take_about_a_quarter_of_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    one, four = timetable("8", capsys)[1], timetable("4x8", capsys)[1]
+    assert four <= 0.3 * one
+
+
+def test_the_timetable_is_told_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run_cli(["plan", str(EXPERIMENTS / "eight_gpus.yaml"), "--gpus", "8"]) == 0
+    text = capsys.readouterr().out
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "8 GPUs, side by side where there is room" in text
+    assert "at most 8 servers side by side" in text
+
+
+def test_a_shape_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["plan", str(EXPERIMENTS / "eight_gpus.yaml"), "--gpus", "many"]) == 2
+    assert "--gpus many: write the number of GPUs" in capsys.readouterr().err
