@@ -65,6 +65,9 @@ def accuracy(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Is the draft itself good? Its head is run on the target's own states, step by step."""
     from sweeper.cli.doctor import resolved_version
+    from sweeper.effects.requirements import require_torch
+
+    require_torch("sweeper diagnose accuracy")
     from sweeper.doctor.accuracy import measure
     from sweeper.doctor.agreement import blame
     from sweeper.effects.hub import local_checkpoint
@@ -109,6 +112,9 @@ def wiring(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Which layers were the training dumps made of, and does this engine deliver the same?"""
     from sweeper.cli.doctor import resolved_version
+    from sweeper.effects.requirements import require_torch
+
+    require_torch("sweeper diagnose wiring")
     from sweeper.doctor.wiring import examine_wiring
     from sweeper.effects.hub import local_checkpoint
 

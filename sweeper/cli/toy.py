@@ -10,11 +10,17 @@ import click
 @click.option(
     "--spoilt", is_flag=True, help="Also write drafts with one fault each, for experiments/wiring_story.yaml."
 )
-def command(folder: Path, spoilt: bool) -> int:
+@click.option(
+    "--dumps", is_flag=True, help="Also write training dumps of the target, with shifted labels, for the tutorial."
+)
+def command(folder: Path, spoilt: bool, dumps: bool) -> int:
     """Unpack the tiny trained target, its EAGLE3 draft and prompts into FOLDER."""
+    from sweeper.effects.requirements import require_torch
     from sweeper.errors import PreflightError
     from sweeper.toy import unpack
 
+    if dumps:
+        require_torch("sweeper toy --dumps")
     try:
         pair = unpack(folder)
         if spoilt:
@@ -22,6 +28,10 @@ def command(folder: Path, spoilt: bool) -> int:
 
             for made in write_spoilt(pair.draft, folder / "spoilt"):
                 click.echo(f"spoilt   {made}")
+        if dumps:
+            from sweeper.toy.dumps import write_dumps
+
+            click.echo(f"dumps    {write_dumps(pair, folder / 'dumps')[0].parent}")
     except OSError as error:
         raise PreflightError(f"{folder}: cannot be written ({error.strerror}); choose another folder") from None
     click.echo(f"target   {pair.target}\ndraft    {pair.draft}\nprompts  {pair.prompts}")

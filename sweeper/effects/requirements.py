@@ -1,6 +1,7 @@
 """What an experiment needs and this machine does not have: found before anything starts."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from sweeper.core.experiment import Experiment
@@ -13,6 +14,12 @@ def require(experiment: Experiment, facts: Facts) -> None:
     problems = list(unmet(experiment, facts))
     if problems:
         raise PreflightError("\n".join(problems))
+
+
+def require_torch(what: str) -> None:
+    """Raise PreflightError when PyTorch, an extra of this package, is not installed; `what` needs it."""
+    if find_spec("torch") is None or find_spec("safetensors") is None:
+        raise PreflightError(f"{what} needs PyTorch; install it with pip install 'sweeper[torch]'")
 
 
 def unmet(experiment: Experiment, facts: Facts) -> Iterator[str]:

@@ -25,7 +25,13 @@ def _absolute(name: str, tensor: Tensor) -> Piece:
     return Piece(name=name, tensor=tensor, values=ids.tobytes())
 
 
-SPOILT: dict[str, Spoil] = {"dropped-names": _dropped, "absolute-d2t": _absolute}
+def _whole(name: str, tensor: Tensor) -> Piece:
+    return Piece(name=name, tensor=tensor)
+
+
+SPOILT: dict[str, Spoil] = {"dropped-names": _dropped, "absolute-d2t": _absolute, "wrong-ids": _whole}
+WRONG_IDS = [-1, 2, 4]
+"""The layer ids after somebody believed the labels of the dumps (`sweeper toy --dumps`); right were 2, 4, 6."""
 
 
 def write_spoilt(draft: Path, dest: Path) -> tuple[Path, ...]:
@@ -36,7 +42,10 @@ def write_spoilt(draft: Path, dest: Path) -> tuple[Path, ...]:
         folder = dest / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        (folder / "config.json").write_text(json.dumps(manifest.config, indent=1) + "\n", encoding="utf-8")
+        config = dict(manifest.config)
+        if name == "wrong-ids":
+            config["eagle_config"] = {**config["eagle_config"], "eagle_aux_hidden_state_layer_ids": WRONG_IDS}
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
         write_tensors([spoil(key, tensor) for key, tensor in manifest.tensors.items()], folder / "model.safetensors")
         made.append(folder)
     return tuple(made)
