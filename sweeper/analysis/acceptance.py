@@ -93,11 +93,6 @@ def accept_length(
     return output_tokens / steps if output_tokens is not None else None, "completion_tokens"
 
 
-def as_accept_length(value: float, *, counts_bonus: bool) -> float:
-    """Another tool's mean acceptance as an accept length: papers' τ counts the target's own token, others do not."""
-    return value if counts_bonus else value + 1.0
-
-
 def pooled_histogram(counters: Sequence[SpecCounters]) -> tuple[int, ...] | None:
     """Sum of the requests' histograms; None as soon as one has none."""
     histograms = [spec.histogram for spec in counters if spec.histogram is not None]

@@ -70,8 +70,8 @@ def estimate_of(decision: Decision | None, label: str, load: str, floor: float |
 
 
 def verdict_by_floor(ratio: float, floor: float) -> Verdict:
-    """`no difference` within 1 / floor … floor."""
-    if 1 / floor <= ratio <= floor:
+    """`no difference` within floor − 1 around 1, to three decimals: 0.9899 is 1 % less as people say it."""
+    if abs(round(ratio, 3) - 1) <= floor - 1 + 1e-9:
         return "no difference"
     return "better" if ratio > 1 else "worse"
 

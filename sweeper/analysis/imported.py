@@ -2,14 +2,15 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sweeper.analysis.points import Latency
+from sweeper.engine.decode_log import DecodeLine, decode_lines, draft_tokens_of
 from sweeper.errors import ConfigError
 
-Tool = Literal["bench_serving", "vllm", "guidellm", "aiperf"]
+Tool = Literal["bench_serving", "vllm", "guidellm", "aiperf", "sglang log"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ def parse_results(text: str, *, source: str, label: str | None = None) -> tuple[
 
     Raises ConfigError naming the line when the text is no JSON, or the known formats when it is none of them.
     """
+    if "Decode batch" in text:
+        return log_rows(text, source=source, label=label)
     rows: list[Imported] = []
     for document in _documents(text, source):
         reader = next((read for known, read in _READERS if known(document)), None)
@@ -58,6 +61,51 @@ def parse_results(text: str, *, source: str, label: str | None = None) -> tuple[
     if not rows:
         raise ConfigError(f"{source}: holds no result")
     return tuple(rows)
+
+
+def log_rows(
+    text: str, *, source: str, label: str | None = None, num_draft_tokens: int | None = None
+) -> tuple[Imported, ...]:
+    """A server's own log: one row for every batch size in its lines of decoding, their means.
+
+    num_draft_tokens: for the accept rate, where the head of the log with the server's arguments is cut off.
+    """
+    drafts = num_draft_tokens or draft_tokens_of(text)
+    sizes: dict[int, list[DecodeLine]] = {}
+    for line in decode_lines(text.splitlines(), num_draft_tokens=drafts):
+        sizes.setdefault(line.running, []).append(line)
+    return tuple(
+        _log_row(size, lines, source=source, label=label or _stem(source)) for size, lines in sorted(sizes.items())
+    )
+
+
+def _log_row(size: int, lines: Sequence[DecodeLine], *, source: str, label: str) -> Imported:
+    lengths = [line.accept_length for line in lines if line.accept_length is not None]
+    rates = [line.accept_rate for line in lines if line.accept_rate is not None]
+    per_user = [line.tok_per_s_per_user for line in lines if line.tok_per_s_per_user]
+    return Imported(
+        tool="sglang log",
+        source=source,
+        label=label,
+        speculative=bool(lengths),
+        concurrency=size,
+        rate_rps=None,
+        requests=None,
+        errors=None,
+        window_s=None,
+        output_tokens=None,
+        output_tok_per_s=sum(line.tok_per_s for line in lines) / len(lines),
+        request_per_s=None,
+        ttft=Latency(),
+        tpot=Latency(mean_ms=sum(1000 / rate for rate in per_user) / len(per_user) if per_user else None),
+        itl=Latency(),
+        e2e=Latency(),
+        accept_length=sum(lengths) / len(lengths) if lengths else None,
+        accept_rate=sum(rates) / len(rates) if rates else None,
+        triple=None,
+        engine_version=None,
+        remarks=("the engine's log: the whole batch's speed while decoding, without ramp-up and tail of a load",),
+    )
 
 
 def _documents(text: str, source: str) -> list[Mapping[str, Any]]:

@@ -68,21 +68,11 @@ class RunningCap:
     """With data parallelism: the smallest cap of a rank."""
 
 
-def running_cap(info: Mapping[str, Any]) -> RunningCap:
-    """From /server_info; the per-rank states are the truth where they are reported."""
-    states = info.get("internal_states") or []
-    ranks = [
-        int(state["effective_max_running_requests_per_dp"])
-        for state in states
-        if state.get("effective_max_running_requests_per_dp") is not None
-    ]
+def effective_cap(effective: EffectiveConfig) -> RunningCap:
+    """What the ranks resolved is the truth; older engines tell only the argument."""
+    ranks = effective.running_caps
     if ranks:
         return RunningCap(total=sum(ranks), per_rank=min(ranks) if len(ranks) > 1 else None)
-    return _cap_of(info.get("max_running_requests"), info.get("dp_size"))
-
-
-def effective_cap(effective: EffectiveConfig) -> RunningCap:
-    """From the resolved configuration alone, which does not keep the per-rank states."""
     return _cap_of(effective.max_running_requests, effective.dp_size)
 
 

@@ -178,6 +178,31 @@ def cache_mark(metrics: Metrics) -> Mark | None:
     return Mark(code="warm-prefix", message=message, ranked=share <= _CACHED_SHARE_MAX)
 
 
+Answers = Mapping[tuple[str, int], str]
+"""(prompt id, turn) → what was said."""
+DOUBLE_RUN_TOKENS = 64
+"""So many sampled tokens are never the same twice by chance."""
+
+
+def answers_of(samples: Sequence[Sample]) -> Answers:
+    return {(sample.prompt_id, sample.turn): sample.text for sample in samples if sample.ok}
+
+
+def double_run_mark(first: Answers, again: Sequence[Sample], *, temperature: float) -> Mark | None:
+    """The same prompts sampled a second time: equal answers to all of them show a server that does not sample."""
+    if temperature == 0:
+        return None
+    both = [sample for sample in again if sample.ok and (sample.prompt_id, sample.turn) in first]
+    equal = all(sample.text == first[sample.prompt_id, sample.turn] for sample in both)
+    if not both or not equal or sum(sample.output_tokens or 0 for sample in both) < DOUBLE_RUN_TOKENS:
+        return None
+    return Mark(
+        code="silently-greedy",
+        message=f"temperature {temperature:g} was asked for, but all {len(both)} answers are those of the run before",
+        ranked=False,
+    )
+
+
 SamplingMode = Literal["greedy", "sampled"]
 
 

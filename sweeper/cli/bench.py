@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import click
 
 from sweeper.core.experiment import Workload
-from sweeper.core.sample import PromptSet
+from sweeper.core.sample import PromptSet, SpecCounters
 from sweeper.core.trial import LoadPoint
+from sweeper.engine.counters import counted_between, prometheus_counters
 from sweeper.errors import ConfigError, PreflightError
 from sweeper.execution.loadgen import ClientKind, Load, LoadTarget
 from sweeper.execution.shards import drive_blocking, shard_count
@@ -214,6 +215,7 @@ def _measured(options: Options, load: Load) -> dict[str, Any]:
     shards = options.shards or shard_count(options.concurrency)
     try:
         flush = _warm_up(options, load)
+        before = asyncio.run(_draft_counters(load.target.base_url))
         outcome = drive_blocking(replace(load, num_prompts=options.num_prompts), shards=shards)
     except OSError as error:
         remedy = "raise `ulimit -n`" if error.errno == errno.EMFILE else "is the server running there?"
@@ -221,7 +223,20 @@ def _measured(options: Options, load: Load) -> dict[str, Any]:
     from sweeper.present.bench_report import bench_report
 
     info = asyncio.run(_ask(load.target.base_url, "/server_info"))
-    return bench_report(replace(outcome, flush=flush), load.prompts, load.workload, load.point, info)
+    counted = counted_between(before, asyncio.run(_draft_counters(load.target.base_url)))
+    return bench_report(replace(outcome, flush=flush), load.prompts, load.workload, load.point, info, counted)
+
+
+async def _draft_counters(base_url: str) -> SpecCounters | None:
+    """Lifetime counters of a server that tells none with its answers."""
+    from sweeper.effects.http import ControlClient
+
+    async with ControlClient(base_url, api_key=_api_key()) as client:
+        try:
+            status, text = await client.get("/metrics")
+        except OSError:
+            return None
+    return prometheus_counters(text) if status == 200 else None
 
 
 def _warm_up(options: Options, load: Load) -> str:

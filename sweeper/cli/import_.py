@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command(
     files: tuple[str, ...], baseline: str | None, floor: float | None, kind: str, as_json: bool, out: Path | None
 ) -> int:
-    """Import FILES of bench_serving, `vllm bench serve`, GuideLLM or AIPerf; LABEL=FILE names a result.
+    """Import FILES of bench_serving, `vllm bench serve`, GuideLLM or AIPerf, or logs of SGLang; LABEL=FILE names one.
 
     Several files of one label and load are taken as repeats, which gives their speedup an interval.
     """

@@ -70,6 +70,8 @@ class EffectiveConfig:
     attention_backend: str | None
     raw: Mapping[str, Any] = field(default_factory=dict)
     """All resolved server arguments, secrets removed; without per-rank internal states."""
+    running_caps: tuple[int, ...] = ()
+    """How many requests each data-parallel rank runs at once; empty: not reported."""
 
     @property
     def triple(self) -> str | None:

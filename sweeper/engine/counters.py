@@ -67,6 +67,25 @@ _VLLM = {
 }
 
 
+def counted_between(before: SpecCounters | None, after: SpecCounters | None) -> SpecCounters | None:
+    """What lifetime counters gained; None: no verify step ran, or the server was started anew in between."""
+    if after is None or before is None:
+        return after
+    steps = after.verify_steps - before.verify_steps
+    if steps <= 0:
+        return None
+    return SpecCounters(
+        verify_steps=steps,
+        correct_drafts=_gain(before.correct_drafts, after.correct_drafts),
+        proposed_drafts=_gain(before.proposed_drafts, after.proposed_drafts),
+        histogram=None,
+    )
+
+
+def _gain(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
 def prometheus_counters(text: str) -> SpecCounters | None:
     """vLLM's lifetime counters from /metrics, all engines summed; the target's own token is not in them."""
     sums: dict[str, float] = {}

@@ -26,6 +26,12 @@ class DecodeLine:
         return self.tok_per_s / self.running if self.running else None
 
 
+def draft_tokens_of(text: str) -> int | None:
+    """From the server's arguments at the head of its log; None: no speculation, or the head is not there."""
+    found = re.search(r"speculative_num_draft_tokens=(\d+)", text)
+    return int(found.group(1)) if found else None
+
+
 def decode_lines(lines: Iterable[str], *, num_draft_tokens: int | None) -> tuple[DecodeLine, ...]:
     """All lines of decoding in the log; `num_draft_tokens` of the effective configuration, None without speculation."""
     found = []

@@ -295,4 +295,11 @@ def effective_config(info: Mapping[str, Any]) -> EffectiveConfig:
         dp_size=info.get("dp_size"),
         attention_backend=info.get("attention_backend"),
         raw=raw,
+        running_caps=_running_caps(info),
     )
+
+
+def _running_caps(info: Mapping[str, Any]) -> tuple[int, ...]:
+    states = [state for state in info.get("internal_states") or () if isinstance(state, Mapping)]
+    caps = [state.get("effective_max_running_requests_per_dp") for state in states]
+    return tuple(cap for cap in caps if isinstance(cap, int)) if None not in caps else ()

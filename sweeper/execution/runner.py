@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.metrics import summarize
+from sweeper.analysis.quality import Answers, answers_of, double_run_mark
 from sweeper.core.events import (
     GroupEvent,
     LoadCut,
@@ -26,7 +27,7 @@ from sweeper.core.events import (
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import Difference, Launcher, LaunchPlan, Phase, Server, ServerFailure, StartupTimes
 from sweeper.core.lossless import Reference
-from sweeper.core.result import Conditions, Failure, Fingerprint, Measurement, StartRecord
+from sweeper.core.result import Conditions, Failure, Fingerprint, Mark, Measurement, StartRecord
 from sweeper.core.run import GroupJob, Owed
 from sweeper.core.sample import LoadOutcome, PromptSet
 from sweeper.core.trial import LoadPoint, ServerConfig
@@ -102,6 +103,7 @@ class _Group:
         self.tools = tools
         self.emit = emit
         self.record: StartRecord | None = None
+        self._said: dict[str, Answers] = {}
         self.alarmed = False
 
     async def run(self) -> None:
@@ -264,9 +266,18 @@ class _Group:
             health=outcome.health,
             conditions=conditions,
             flush=outcome.flush,
-            marks=marks_of(job, server, outcome, metrics, conditions, differences),
+            marks=(*marks_of(job, server, outcome, metrics, conditions, differences), *self._double_run(owed, outcome)),
         )
         return Measured(measurement=measurement, samples=outcome.samples)
+
+    def _double_run(self, owed: Owed, outcome: LoadOutcome) -> tuple[Mark, ...]:
+        """A trial's repeats send the same prompts: of sampled answers no two sets are the same."""
+        temperature = self.job.workload.temperature
+        before = self._said.setdefault(owed.trial.trial_id, {})
+        mark = double_run_mark(before, outcome.samples, temperature=temperature)
+        if temperature > 0 and not before:
+            self._said[owed.trial.trial_id] = answers_of(outcome.samples)
+        return () if mark is None else (mark,)
 
     def _phase(self, phase: Phase, detail: str) -> None:
         self.emit(

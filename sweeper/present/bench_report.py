@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweeper.analysis.acceptance import accept_length
 from sweeper.analysis.availability import missing
 from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.metrics import summarize
@@ -10,8 +11,9 @@ from sweeper.analysis.quality import cache_mark, content_marks
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import EffectiveConfig
 from sweeper.core.result import Distribution, Mark, Metrics, SteadyLatency
-from sweeper.core.sample import LoadOutcome, PromptSet, RequestError
+from sweeper.core.sample import LoadOutcome, PromptSet, RequestError, SpecCounters
 from sweeper.core.trial import LoadPoint
+from sweeper.engine.counters import server_average
 from sweeper.engine.wire import effective_config
 from sweeper.store.codec import to_plain
 
@@ -31,8 +33,12 @@ def bench_report(
     workload: Workload,
     point: LoadPoint,
     server_info: Mapping[str, Any] | None,
+    counted: SpecCounters | None = None,
 ) -> dict[str, Any]:
-    """One JSON document. server_info: the answer of /server_info; None: the server has no such route."""
+    """One JSON document. server_info: the answer of /server_info; None: the server has no such route.
+
+    counted: what the server's own counters gained over the load, for servers that tell nothing with their answers.
+    """
     server = effective_config(server_info) if server_info else None
     metrics = summarize(
         outcome.samples,
@@ -44,6 +50,7 @@ def bench_report(
     return {
         "client": "sweeper",
         **_figures(metrics),
+        **_server_side(metrics, server_info, counted),
         "errors": dict(metrics.errors),
         "error_examples": _examples(outcome),
         "irregular": _irregular(outcome),
@@ -63,6 +70,18 @@ def bench_report(
         "server": _server(server),
         "metrics": to_plain(metrics),
     }
+
+
+def _server_side(
+    metrics: Metrics, server_info: Mapping[str, Any] | None, counted: SpecCounters | None
+) -> dict[str, Any]:
+    """What only the server says: its average since its last flush, and its counters where answers hold none."""
+    figures: dict[str, Any] = {"server_average": to_plain(server_average(server_info)) if server_info else None}
+    if metrics.spec is None and counted is not None:
+        correct, steps = counted.correct_drafts, counted.verify_steps
+        figures["accept_length"] = accept_length(correct, steps, metrics.output_tokens)[0]
+        figures["server_counters"] = to_plain(counted)
+    return figures
 
 
 def _figures(metrics: Metrics) -> dict[str, Any]:
@@ -170,5 +189,10 @@ def bench_text(report: Mapping[str, Any]) -> str:
     lines += [f"  error: {count} {kind}: {report['error_examples'][kind]}" for kind, count in report["errors"].items()]
     lines += [f"  {count} answers: {note}" for note, count in report["irregular"].items()]
     lines += [f"  {name} not available: {reason}" for name, reason in report["not_available"].items()]
+    if report.get("server_counters"):
+        lines.append("  note: accept length is from the server's own counters over this load, everybody's requests")
+    average = report["server_average"] or {}
+    if average.get("accept_length") is not None:
+        lines.append(f"  note: the server's own average since its last flush is {average['accept_length']:.2f}")
     lines += [f"  {mark['code']}: {mark['message']}" for mark in report["marks"]]
     return "\n".join([*lines, *(f"  note: {warning}" for warning in report["warnings"])])

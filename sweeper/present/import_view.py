@@ -6,6 +6,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.analysis.decompose import crossovers
 from sweeper.present.numbers import fixed, milliseconds, rate
 from sweeper.present.terminal import STYLES, make_console
 
@@ -29,10 +30,22 @@ def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
             fixed(_value(row["accept_length"])),
         )
     console.print(made)
+    for line in _crossings(table):
+        console.print(Text(line))
     for remark in dict.fromkeys(
         f"{row['arm']}: {row['remarks']}" for row in table.to_dict("records") if _text(row["remarks"])
     ):
         console.print(Text(remark, style="yellow"))
+
+
+def _crossings(table: pd.DataFrame) -> list[str]:
+    """Where a label stops or starts to pay; no mean over the loads, which would hide it."""
+    told = table[~table.is_baseline.astype(bool) & table.speedup.notna() & table.concurrency.notna()]
+    return [
+        f"{label} crosses 1 between concurrency {crossing.below} and {crossing.above}, near {crossing.at:.0f}"
+        for label, rows in told.groupby("arm", sort=False)
+        for crossing in crossovers(dict(zip(rows.concurrency.astype(int), rows.speedup, strict=True)))
+    ]
 
 
 def _speedup(row: dict[Any, Any]) -> str:

@@ -5,7 +5,6 @@ from load_samples import counters, sample
 
 from sweeper.analysis.acceptance import (
     accept_length,
-    as_accept_length,
     conditional_acceptance,
     joint_acceptance,
 )
@@ -33,10 +32,8 @@ def test_the_histogram_and_the_counters_say_the_same_length():
     assert accept_length(correct, sum(histogram), None)[0] == pytest.approx(1 + sum(joint[1:]))
 
 
-def test_three_ways_to_report_one_drafter_are_one_length():
+def test_the_targets_own_token_is_counted_whatever_a_tool_calls_a_length():
     assert accept_length(3120, 2000, None) == (2.56, "correct_drafts")
-    assert as_accept_length(1.56, counts_bonus=False) == pytest.approx(2.56)
-    assert as_accept_length(2.56, counts_bonus=True) == 2.56
 
 
 def test_positions_that_no_step_reached_are_in_the_metrics_and_in_the_pooled_numbers():

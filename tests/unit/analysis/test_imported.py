@@ -1,5 +1,6 @@
 """Results of other tools, as they write them."""
 
+import io
 import json
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from sweeper.analysis.compare import compare
 from sweeper.analysis.exports import bench_serving_lines
 from sweeper.analysis.import_table import import_frame
-from sweeper.analysis.imported import Imported, parse_results
+from sweeper.analysis.imported import Imported, log_rows, parse_results
 from sweeper.errors import ConfigError
+from sweeper.present.import_view import print_imported
 from sweeper.testing.runs import Model, model_run
 
 LATENCIES = {
@@ -167,6 +169,51 @@ def test_a_stated_floor_judges_single_measurements() -> None:
     table = import_frame(rows, floor=1.01).set_index(["arm", "concurrency"])
     verdicts = [table.loc[("3-1-4", load), "verdict"] for load in speeds]
     assert verdicts == ["better", "better", "no difference", "worse"]
+
+
+def test_one_per_cent_is_meant_as_people_say_it() -> None:
+    rows = [one(bench_serving(None, rate, info)) for rate, info in ((2000.0, PLAIN), (1979.8, SPEC))]
+    verdicts = [import_frame(rows, floor=floor).verdict.iloc[1] for floor in (1.01, 1.009)]
+    assert verdicts == ["no difference", "worse"]
+
+
+LOG = (
+    "[2026-11-03 11:00:01 TP0] Decode batch{end} #running-req: {size}, #full token: 812, {length}cuda graph: True, "
+    "gen throughput (token/s): {speed:.2f}, #queue-req: 0"
+)
+
+
+def test_a_log_of_the_engine_is_a_row_for_every_batch_size() -> None:
+    lines = [
+        "server_args=ServerArgs(model_path='m', speculative_num_draft_tokens=5)",
+        LOG.format(end=",", size=1, length="accept len: 3.00, accept rate: 0.50, ", speed=100.0),
+        LOG.format(end=",", size=6, length="accept len: 2.00, accept rate: 0.25, ", speed=300.0),
+        LOG.format(end=",", size=6, length="accept len: 3.00, accept rate: 0.50, ", speed=420.0),
+    ]
+    single, six = parse_results("\n".join(lines), source="logs/server.log")
+    assert (six.label, six.concurrency, six.output_tok_per_s, six.accept_length) == ("server", 6, 360.0, 2.5)
+    assert six.accept_rate == pytest.approx((0.25 + 0.5) / 2)
+    assert 1000 / (single.tpot.mean_ms or 0) == pytest.approx(100)
+    assert any("whole batch" in remark for remark in six.remarks)
+
+
+def test_an_older_log_gives_the_rate_of_today() -> None:
+    """It divided by all draft tokens: 0.60 where 0.50 of the four drafts were accepted."""
+    line = LOG.format(end=".", size=1, length="accept len: 3.00, accept rate: 0.60, ", speed=100.0)
+    (row,) = log_rows(line, source="old.log", num_draft_tokens=5)
+    assert row.accept_rate == pytest.approx(0.5)
+
+
+def test_a_crossing_is_told_and_no_mean_over_the_loads() -> None:
+    speeds = {1: (90.0, 150.0), 16: (1100.0, 1300.0), 64: (2870.0, 2300.0)}
+    rows = [
+        one(bench_serving(None, rate, info, concurrency=load))
+        for load, rates in speeds.items()
+        for rate, info in zip(rates, (PLAIN, SPEC), strict=True)
+    ]
+    shown = io.StringIO()
+    print_imported(import_frame(rows), file=shown)
+    assert "3-1-4 crosses 1 between concurrency 16 and 64, near " in shown.getvalue()
 
 
 def test_without_a_baseline_there_is_no_speedup() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sweeper.analysis.matched import RunningCap, queue_limit, rerun_advice, running_cap, unequal_arguments
+from sweeper.analysis.matched import RunningCap, effective_cap, queue_limit, rerun_advice, unequal_arguments
+from sweeper.engine.wire import effective_config
 
 BASE = {
     "tp_size": 4,
@@ -38,32 +39,31 @@ def test_the_remedy_names_every_argument_with_its_value() -> None:
     assert rerun_advice(()) == ""
 
 
-def info(per_rank: list[int], cap: int | None) -> dict[str, object]:
-    return {
-        "max_running_requests": cap,
-        "dp_size": len(per_rank),
-        "internal_states": [{"effective_max_running_requests_per_dp": value} for value in per_rank],
-    }
+def running_cap(per_rank: list[int], cap: int | None) -> RunningCap:
+    states = [{"effective_max_running_requests_per_dp": value} for value in per_rank]
+    info = {"max_running_requests": cap, "dp_size": len(per_rank) or 1, "internal_states": states}
+    return effective_cap(effective_config(info))
 
 
 def test_points_above_the_smaller_cap_are_queue_limited() -> None:
-    baseline, arm = running_cap(info([4096], None)), running_cap(info([40], 40))
+    baseline, arm = running_cap([4096], None), running_cap([40], 40)
     comparable = {load: queue_limit(load, baseline, arm).comparable for load in (1, 8, 40, 64, 128)}
     assert comparable == {1: True, 8: True, 40: True, 64: False, 128: False}
     assert "queue-limited, not comparable" in queue_limit(64, baseline, arm).message
 
 
 def test_the_cap_is_what_the_server_resolved_not_a_constant() -> None:
-    assert running_cap(info([256], 256)) == RunningCap(total=256)
+    assert running_cap([256], 256) == RunningCap(total=256)
+    assert running_cap([], 40) == RunningCap(total=40)
 
 
 def test_caps_of_ranks_add_up_and_one_rank_may_overflow_first() -> None:
-    cap = running_cap(info([5] * 8, 40))
+    cap = running_cap([5] * 8, 40)
     assert cap == RunningCap(total=40, per_rank=5)
-    limit = queue_limit(24, running_cap(info([4096], None)), cap)
+    limit = queue_limit(24, running_cap([4096], None), cap)
     assert limit.comparable
     assert "unbalanced" in limit.message
-    assert not queue_limit(48, running_cap(info([4096], None)), cap).comparable
+    assert not queue_limit(48, running_cap([4096], None), cap).comparable
 
 
 @pytest.mark.parametrize("load", [41, 500])

@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import pytest
 from load_samples import counters, sample
 
 from sweeper.analysis.availability import missing
 from sweeper.analysis.metrics import summarize
 from sweeper.analysis.quality import (
+    answers_of,
     cache_mark,
     content_marks,
+    double_run_mark,
     effective_mode,
     greedy_mark,
     loop_period,
@@ -150,3 +154,28 @@ def test_without_the_number_of_drafts_a_request_that_proposes_otherwise_than_the
     assert content_marks(usual) == ()
     assert "1 of 3 requests" in content_marks([*usual, other])[0].message
     assert [mark.code for mark in content_marks([uneven])] == ["counters-contradict"]
+
+
+def test_a_second_run_of_the_same_prompts_unmasks_a_server_that_does_not_sample():
+    said = [replace(sample((1, 1), (9, 40)), prompt_id=f"p{i}", text=f"answer {i}") for i in range(3)]
+    first = answers_of(said)
+    mark = double_run_mark(first, said, temperature=0.8)
+    assert mark is not None and mark.code == "silently-greedy" and not mark.ranked
+    assert double_run_mark(first, said, temperature=0.0) is None
+    other = [said[0], said[1], replace(said[2], text="another answer")]
+    assert double_run_mark(first, other, temperature=0.8) is None
+
+
+def test_a_few_equal_tokens_prove_nothing():
+    said = [sample((1, 1), (9, 4))]
+    assert double_run_mark(answers_of(said), said, temperature=0.8) is None
+    assert double_run_mark({}, said * 9, temperature=0.8) is None
+
+
+def test_later_turns_find_what_came_before_in_the_cache_and_that_is_no_warm_prefix():
+    first = sample((1, 1), (9, 40), inputs=(100, 0))
+    later = replace(sample((11, 1), (19, 40), send=10, inputs=(1000, 990)), turn=2)
+    assert cache_mark(summarize([first, later], draft_tokens=None, concurrency=1)) is None
+    warm = replace(first, cached_tokens=99)
+    mark = cache_mark(summarize([warm, later], draft_tokens=None, concurrency=1))
+    assert mark is not None and mark.code == "warm-prefix"

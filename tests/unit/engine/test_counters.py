@@ -1,7 +1,7 @@
 import pytest
 
 from sweeper.core.sample import SpecCounters
-from sweeper.engine.counters import prometheus_counters, server_average, spec_counters
+from sweeper.engine.counters import counted_between, prometheus_counters, server_average, spec_counters
 
 NEW = {
     "spec_verify_ct": 80,
@@ -61,3 +61,13 @@ vllm:spec_decode_num_accepted_tokens_total{engine="0"} 3120.0
     expected = SpecCounters(verify_steps=2000, correct_drafts=3120, proposed_drafts=6000, histogram=None)
     assert prometheus_counters(text) == expected
     assert prometheus_counters("sglang:num_running_reqs 1\n") is None
+
+
+def test_a_load_is_what_lifetime_counters_gained_over_it():
+    before = SpecCounters(verify_steps=100, correct_drafts=150, proposed_drafts=300, histogram=None)
+    after = SpecCounters(verify_steps=140, correct_drafts=250, proposed_drafts=420, histogram=None)
+    assert counted_between(before, after) == SpecCounters(
+        verify_steps=40, correct_drafts=100, proposed_drafts=120, histogram=None
+    )
+    assert counted_between(None, after) == after
+    assert counted_between(after, before) is None  # started anew
