@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.core.redaction import redact_env, redact_text
+from sweeper.effects.affinity import numa_cpus
 from sweeper.effects.fingerprint import engine_fingerprint
 from sweeper.effects.gpu import GpuReader, NvmlGpus
 
@@ -76,6 +77,7 @@ def describe_environment(
         "kernel": platform.release(),
         "node": platform.node(),
         "cpu": {"model": _cpu_model(), "cores": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
+        "numa_cpus": numa_cpus(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "driver": inventory.driver,
         "gpus": [

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,8 +147,26 @@ def processes_with_launch_id(launch_id: str) -> tuple[ProcessInfo, ...]:
     return tuple(found)
 
 
-def spawn(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path) -> "subprocess.Popen[bytes]":
+@contextlib.contextmanager
+def _bound_to(cpus: frozenset[int] | None) -> Iterator[None]:
+    """What this thread starts meanwhile runs on these CPUs from its first instruction on."""
+    if cpus is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def spawn(
+    argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, cpus: frozenset[int] | None = None
+) -> "subprocess.Popen[bytes]":
     """Start a process as the leader of a new session, both outputs appended to `log_path`, nothing inherited.
+
+    `cpus`: those it and all it starts may run on; None: as this thread.
 
     Raises StoreError when the log cannot be written, OSError when the command cannot be run.
     """
@@ -157,7 +175,7 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path) -> "su
         log = log_path.open("ab")
     except OSError as error:
         raise StoreError(f"{log_path}: the server's log cannot be written: {error.strerror}") from error
-    with log:
+    with log, _bound_to(cpus):
         return subprocess.Popen(
             list(argv),
             env=dict(env),

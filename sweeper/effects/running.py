@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeper.core.launch import EffectiveConfig, EngineFingerprint, LaunchPlan, ServerFailure, StartupTimes
+from sweeper.core.launch import Affinity, EffectiveConfig, EngineFingerprint, LaunchPlan, ServerFailure, StartupTimes
 from sweeper.core.redaction import redact_value
 from sweeper.effects.http import ControlClient
 from sweeper.effects.process import ProcessId, alive, identify, read_process, session_members
@@ -29,6 +29,7 @@ class Readiness:
     info: Mapping[str, Any]
     times: StartupTimes
     engine: EngineFingerprint
+    affinity: Affinity
 
 
 class RunningServer:
@@ -40,7 +41,7 @@ class RunningServer:
         self._client = client
         self._startup = startup
         self._progress = Progress()
-        self._core = tuple(filter(None, map(identify, _core_pids(spawned.process.pid))))
+        self._core = tuple(filter(None, (identify(pid) for _, pid in core_processes(spawned.process.pid))))
 
     @property
     def plan(self) -> LaunchPlan:
@@ -61,6 +62,10 @@ class RunningServer:
     @property
     def engine(self) -> EngineFingerprint:
         return self._readiness.engine
+
+    @property
+    def affinity(self) -> Affinity:
+        return self._readiness.affinity
 
     @property
     def members(self) -> tuple[ProcessId, ...]:
@@ -132,6 +137,6 @@ def _stopped(pid: int) -> bool:
     return info is not None and info.state in ("T", "t")
 
 
-def _core_pids(sid: int) -> tuple[int, ...]:
-    """Processes without which a server answers HTTP but generates nothing."""
-    return tuple(info.pid for info in session_members(sid) if info.name.startswith("sglang::"))
+def core_processes(sid: int) -> tuple[tuple[str, int], ...]:
+    """Name and pid of the processes without which a server answers HTTP but generates nothing."""
+    return tuple((info.name, info.pid) for info in session_members(sid) if info.name.startswith("sglang::"))

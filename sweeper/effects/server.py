@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeper.core.launch import EngineFingerprint, LaunchPlan, Phase
 from sweeper.effects import ledger
+from sweeper.effects.affinity import observe
 from sweeper.effects.cleaning import clean_gate, wait_for_memory
 from sweeper.effects.fingerprint import engine_fingerprint
 from sweeper.effects.gpu import Gpu, GpuReader, Inventory, NvmlGpus
@@ -17,7 +18,7 @@ from sweeper.effects.http import ControlClient
 from sweeper.effects.locks import Lock, hold_all, hold_one_of
 from sweeper.effects.ports import claim_block
 from sweeper.effects.process import LAUNCH_ID_VARIABLE
-from sweeper.effects.running import Readiness, RunningServer, prove
+from sweeper.effects.running import Readiness, RunningServer, core_processes, prove
 from sweeper.effects.spawning import Spawned, dismiss, end_shielded, spawn_recorded
 from sweeper.effects.startup import Patience, Startup, argument, dump_stacks
 from sweeper.engine.devices import visible_devices
@@ -60,7 +61,7 @@ class SglangLauncher:
                 clean_s = time.monotonic() - begun
                 async with self._running(plan, run_id, owner_pid, env, [*locks, *port_locks], before, on_phase) as made:
                     spawned, client = made
-                    yield await self._ready(plan, spawned, client, env, clean_s, on_phase)
+                    yield await self._ready(plan, spawned, client, env, (clean_s, before), on_phase)
 
     @contextlib.asynccontextmanager
     async def _slot(
@@ -111,15 +112,19 @@ class SglangLauncher:
         spawned: Spawned,
         client: ControlClient,
         env: Mapping[str, str],
-        clean_s: float,
+        cleaned: tuple[float, Sequence[Gpu]],
         on_phase: OnPhase,
     ) -> RunningServer:
+        """`cleaned`: how long that took, and the server's GPUs then."""
+        clean_s, gpus = cleaned
         startup = Startup(plan, spawned.process, client, spawned.tail, self._patience, on_phase)
         times = replace(await startup.wait(), clean_s=clean_s)
         info = await prove(plan, spawned, client)
         on_phase("ready", f"after {times.ready_s:.0f} s")
         engine = await asyncio.to_thread(_fingerprint, plan, env, info)
-        return RunningServer(Readiness(info=info, times=times, engine=engine), spawned, client, startup)
+        affinity = observe(gpus, core_processes(spawned.process.pid))
+        readiness = Readiness(info=info, times=times, engine=engine, affinity=affinity)
+        return RunningServer(readiness, spawned, client, startup)
 
     async def _stop(self, spawned: Spawned, before: Sequence[Gpu]) -> str | None:
         """End the session, see the memory fall, then clear the ledger; a second cancellation kills at once."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sweeper.core.launch import LaunchPlan
 from sweeper.effects import keeper, ledger
+from sweeper.effects.affinity import side_cpus
 from sweeper.effects.gpu import Gpu
 from sweeper.effects.locks import Lock
 from sweeper.effects.process import Ending, end_session, identify, session_members, signal_session, spawn
@@ -57,7 +58,7 @@ async def spawn_recorded(
     try:
         watcher = await asyncio.to_thread(_start_keeper, plan.launch_id, locks)
         tail = LogTail(plan.log_path)
-        process = spawn(plan.argv, env=env, log_path=plan.log_path)
+        process = spawn(plan.argv, env=env, log_path=plan.log_path, cpus=side_cpus(before, plan.argv, plan.env))
     except BaseException as error:
         if watcher is not None:
             dismiss(watcher)

@@ -137,6 +137,7 @@ class _Group:
         async with launching as server:
             record = _planned(self.job, plan)
             record = replace(record, times=server.times, engine=server.engine, effective=server.effective)
+            record = replace(record, affinity=server.affinity)
             self.record = record
             self.emit(ServerReady(record=record, server_info=dict(server.info)))
             differences = self.tools.differences(self.job.arm.server, server)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import (
+    Affinity,
     EffectiveConfig,
     EngineFingerprint,
     LaunchPlan,
@@ -67,6 +68,7 @@ class FakeServer:
     info: Mapping[str, Any] = field(default_factory=lambda: {"fake": True})
     times: StartupTimes = field(default_factory=lambda: StartupTimes(ready_s=0.0))
     engine: EngineFingerprint = FAKE_ENGINE
+    affinity: Affinity = field(default_factory=Affinity)
 
     @property
     def effective(self) -> EffectiveConfig:
