@@ -10,6 +10,7 @@ from sweeper.core.launch import LaunchPlan
 from sweeper.core.redaction import redact_argv, redact_env
 from sweeper.core.trial import ServerConfig, SpecConfig
 from sweeper.engine.devices import visible_devices
+from sweeper.engine.ports import nccl_port
 
 MODULE = "sglang.launch_server"
 
@@ -73,6 +74,7 @@ def launch_plan(  # noqa: PLR0913  every argument is one fact of the launch
         MODULE,
         *server_words(server, draft_overlay=draft_overlay),
         *("--host", host, "--port", str(port), "--served-model-name", name),
+        *(() if "nccl_port" in server.args else ("--nccl-port", str(nccl_port(port)))),
     ]
     if server.device == "cpu":
         env = _cpu_env(server, cpu_engine_dir)

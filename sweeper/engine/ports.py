@@ -8,14 +8,23 @@ DP_ATTENTION_PORTS = 7
 """init, then base: first, detokenizer, rpc, metrics, scheduler input, load collector."""
 
 
+NCCL_OFFSET = 5000
+"""Where a server's ranks meet, below its HTTP port. Left to itself 0.5.23 draws a free one and opens it much later."""
+
+
+def nccl_port(port: int) -> int:
+    """For `--nccl-port`."""
+    return port - NCCL_OFFSET
+
+
 def port_block(port: int, *, dp_attention: bool = False) -> tuple[int, ...]:
-    """Every port the server needs, its HTTP port first. Without DP attention it uses IPC files and a free NCCL port."""
+    """Every port the server needs: its HTTP port, that of its ranks, and with DP attention those derived from it."""
     if not dp_attention:
-        return (port,)
+        return (port, nccl_port(port))
     init = port + DP_ATTENTION_OFFSET
     if init + DP_ATTENTION_PORTS - 1 > 65535:
         init = port - DP_ATTENTION_OFFSET
-    return (port, *range(init, init + DP_ATTENTION_PORTS))
+    return (port, nccl_port(port), *range(init, init + DP_ATTENTION_PORTS))
 
 
 def port_collisions(blocks: Mapping[str, Sequence[int]]) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from sweeper.effects.locks import hold_all, hold_one_of, holder_of, locked_names, try_lock
 from sweeper.effects.ports import claim_block, listener, port_free, reserve_port
+from sweeper.engine.ports import port_block, port_collisions
 from sweeper.errors import PreflightError
 
 HOLDER = """
@@ -118,3 +120,21 @@ def test_a_port_reserved_by_another_run_is_refused_and_named(state: Path) -> Non
 def test_a_port_this_process_reserved_itself_may_be_launched_on(state: Path) -> None:
     with reserve_port(holder="me", first=31660) as port, claim_block((port,), holder="me") as locks:
         assert locks == ()
+
+
+@pytest.mark.parametrize("attention", [[False] * 8, [True] * 8, [True, False] * 4, [False] * 4 + [True] * 4])
+def test_eight_servers_of_a_node_get_ports_that_never_meet(state: Path, attention: list[bool]) -> None:
+    with contextlib.ExitStack() as stack:
+        blocks = {}
+        for number, dp_attention in enumerate(attention):
+            port = stack.enter_context(reserve_port(holder=f"s{number}", dp_attention=dp_attention, first=31000))
+            blocks[f"s{number}"] = port_block(port, dp_attention=dp_attention)
+        assert port_collisions(blocks) == ()
+        assert len({port for block in blocks.values() for port in block}) == sum(map(len, blocks.values()))
+
+
+def test_a_derived_port_of_one_server_is_nobodys_http_port(state: Path) -> None:
+    with reserve_port(holder="a", dp_attention=True, first=31000) as first:
+        derived = port_block(first, dp_attention=True)[2]
+        with reserve_port(holder="b", first=derived) as second:
+            assert second not in port_block(first, dp_attention=True)

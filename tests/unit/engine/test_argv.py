@@ -40,6 +40,7 @@ def test_a_gpu_launch_is_complete() -> None:
         *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
         *("--speculative-accept-threshold-single", "0.9", "--enable-multi-layer-eagle"),
         *("--host", "127.0.0.1", "--port", "31000", "--served-model-name", "sweeper-abc"),
+        *("--nccl-port", "26000"),
     )
     assert plan.env == {"NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "6,7", "SWEEPER_LAUNCH_ID": "abc"}
     assert (plan.base_url, plan.served_model_name) == ("http://127.0.0.1:31000", "sweeper-abc")
