@@ -29,6 +29,8 @@ SWEEPS = {
     "tp2": "gpu/tp2.yaml",
     "interference": "interference.yaml",
     "interference-alone": "interference.yaml",
+    "eight-gpus": "eight_gpus.yaml",
+    "eight-gpus-alone": "eight_gpus.yaml",
 }
 ORDER = ("first", "cleanup", "foreign", "toy")
 STOP_S = 30.0
@@ -127,8 +129,9 @@ class Visit:
         text = written.read_text()
         if name == "llama8b" and self.large is not None:
             changed = text.replace("../../results/llama8b", str(self.large))
-        elif name == "interference-alone":
-            changed = text.replace("packed", "exclusive").replace("name: interference", f"name: {name}")
+        elif name.endswith("-alone"):
+            packed = f"name: {name.removesuffix('-alone')}"
+            changed = text.replace("packed", "exclusive").replace(packed, f"name: {name}")
         else:
             return written
         file = self.results / f"{name}.yaml"
