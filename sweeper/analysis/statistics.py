@@ -58,6 +58,11 @@ class Estimate:
     p_value: float | None
     verdict: Verdict
 
+    @property
+    def within(self) -> float | None:
+        """The band of equivalence: at this level a true difference is at most this share, either way."""
+        return None if self.low is None or self.high is None else max(self.high, 1 / self.low) - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:

@@ -15,8 +15,8 @@ COLUMNS = (
     *("experiment", "run_id", "trial_id", "arm_id", "arm", "is_baseline", "baseline_id", "algorithm"),
     *("draft_model_path", "requested", "effective", "num_steps", "eagle_topk", "num_draft_tokens", "aux_layer_ids"),
     *("captured_layers", "load", "concurrency", "arrival", "rate_rps", "state", "verdict"),
-    *("output_tok_per_s", "window", "speedup", "speedup_low", "speedup_high", "p_value", "speedup_category_mean"),
-    *("tok_per_s_per_user", "request_per_s"),
+    *("output_tok_per_s", "window", "speedup", "speedup_low", "speedup_high", "p_value", "equal_within"),
+    *("speedup_category_mean", "tok_per_s_per_user", "request_per_s"),
     *(f"{name}_ms_{point}" for name in ("ttft", "tpot", "itl", "e2e") for point in POINTS),
     *(f"steady_{name}_ms_{point}" for name in ("ttft", "tpot", "itl", "e2e") for point in POINTS),
     *("accept_length", "accept_rate", "delivered_length", "step_time_ms", "decode_token_time_ms"),
@@ -131,6 +131,7 @@ def _comparison(outcome: Outcome) -> dict[str, Any]:
             "speedup_low": outcome.estimate.low,
             "speedup_high": outcome.estimate.high,
             "p_value": outcome.estimate.p_value,
+            "equal_within": outcome.estimate.within if outcome.standing == "no difference" else None,
         }
     elif outcome.standing == "baseline":
         values = {"speedup": 1.0}

@@ -82,7 +82,9 @@ def _no_gain(comparison: Comparison, family: str) -> str:
                 f"Too noisy to tell: this run could only have claimed a difference from {floor - 1:.0%} on. "
                 "Measure with more starts or repeats, on a quieter machine"
             )
-        return f"No difference: nothing differs from the baseline beyond noise{noise}{_scope(comparison)}"
+        widest = max((entry.estimate.within or 0.0 for entry in rivals if entry.estimate), default=0.0)
+        band = f", any difference is below {widest:.1%}" if widest else ""
+        return f"No difference: nothing differs from the baseline beyond noise{band}{noise}{_scope(comparison)}"
     return (
         f"Leave speculation off: no configuration beats the baseline at any load point. The closest is "
         f"{closest.arm.label}, {ratio_words(closest.estimate)} at {load_words(closest.trial.load)}{noise}"

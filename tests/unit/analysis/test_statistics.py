@@ -149,3 +149,21 @@ def test_false_alarms_stay_rare_and_true_gains_are_found(starts: int, found: flo
         hits += sum(better[Cell("1", load)].verdict == "better" for load in "abc")
     assert alarms / (3 * runs) <= 0.075
     assert hits / (3 * runs) >= found
+
+
+def test_no_difference_says_how_large_a_difference_may_still_be():
+    quiet = {
+        Cell(arm, "8"): {(0, i): rate * (1 + 0.001 * (i % 2)) for i in range(4)}
+        for arm, rate in (("b", 100.0), ("a", 100.05))
+    }
+    loud = {
+        Cell(arm, "8"): {(0, i): rate * (1 + 0.05 * (i % 2)) for i in range(4)}
+        for arm, rate in (("b", 100.0), ("a", 100.05))
+    }
+    bands = []
+    for cells in (quiet, loud):
+        estimate = decide(cells, {"a": "b", "b": "b"}).estimates[Cell("a", "8")]
+        assert estimate.verdict == "no difference" and estimate.low is not None and estimate.high is not None
+        assert estimate.within == pytest.approx(max(estimate.high, 1 / estimate.low) - 1)
+        bands.append(estimate.within)
+    assert bands[0] < 0.01 < 0.04 < bands[1]
