@@ -43,9 +43,10 @@ def answer_table(run: RunData, comparison: Comparison) -> AnswerTable | None:
 def _intro(run: RunData, comparison: Comparison) -> str:
     first = next(entry.lossless for entry in comparison.outcomes if entry.lossless)
     prompts = max((len(one.answers) for one in run.references), default=0)
+    which = f" to {prompts} prompts" if prompts else ""
     dtype = first.dtype or f"unknown dtype, taken as {ASSUMED_DTYPE}"
     return (
-        f"Greedy answers to {prompts} prompts, held against one pass of the baseline that recorded the "
+        f"Greedy answers{which}, held against one pass of the baseline that recorded the "
         f"log-probabilities of its two likeliest tokens. A first difference is a tie while these were at most "
         f"{first.bound:g} apart there ({dtype}): rounding alone can turn it over."
     )

@@ -17,6 +17,8 @@ from sweeper.present.overview import overview
 WIDTH = 80
 PICTURED_LABEL = 11
 """Longer names need the room of the bars: no number may be cut for a picture."""
+MOST_ANSWER_ROWS = 24
+"""Beyond so many trials only those are shown whose answers part somewhere."""
 STYLES = {"better": "green", "worse": "red", "failed": "red", "baseline": "dim", "skipped": "dim", "pending": "dim"}
 
 
@@ -116,10 +118,14 @@ def _print_answers(console: Console, doc: Document) -> None:
     made.add_column("", no_wrap=True)
     for name in ("equal", "ties", "different", "unchecked"):
         made.add_column(name, justify="right", no_wrap=True)
-    for row in doc.answers.rows:
+    rows = doc.answers.rows
+    shown = rows if len(rows) <= MOST_ANSWER_ROWS else tuple(row for row in rows if row.detail)
+    for row in shown:
         made.add_row(Text(row.label), row.load, *row.counts[1:], style="red" if row.lossy else "")
     console.print(made)
-    for row in doc.answers.rows:
+    if len(shown) < len(rows):
+        console.print(Text(f"{len(rows) - len(shown)} more, in which every answer is equal", style="dim"))
+    for row in shown:
         if row.detail:
             console.print(Padding(Text(f"{row.label} at {row.load}: {row.detail}"), (0, 0, 0, 2), expand=False))
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sweeper.core.events import Measured, Notice, ServerReady, StartEnded, TrialEnded
+from sweeper.core.events import Measured, Notice, ReferenceRecorded, ServerReady, StartEnded, TrialEnded
 from sweeper.core.run import RunData
 from sweeper.core.sample import Sample
 from sweeper.store.disk import Disk
@@ -22,6 +22,10 @@ def store_run(run: RunData, results_dir: Path, *, samples: tuple[Sample, ...] = 
             writer.record(StartEnded(group_id=record.group_id, start=record.start, record=record))
         for measurement in run.measurements:
             writer.record(Measured(measurement=measurement, samples=samples))
+        for reference in run.references:
+            writer.record(ReferenceRecorded(reference=reference))
+        for judged in run.losslessness:
+            writer.write_losslessness(judged)
         for result in run.results:
             writer.record(TrialEnded(result=result))
     finally:

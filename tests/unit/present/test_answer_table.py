@@ -1,9 +1,12 @@
 """Equal, tie and different in everything that shows a run."""
 
+import asyncio
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import httpx
 import pytest
 
 from sweeper.analysis.compare import compare
@@ -11,12 +14,15 @@ from sweeper.analysis.tables import frame
 from sweeper.core.lossless import Judged, Losslessness
 from sweeper.core.run import RunData
 from sweeper.core.trial import Trial
+from sweeper.present.dashboard.app import create_app
 from sweeper.present.document import document
 from sweeper.present.markdown import render_markdown
 from sweeper.present.report import render_html
 from sweeper.present.tabular import render_csv, report_data
 from sweeper.present.terminal import print_run
+from sweeper.store.reader import read_run
 from sweeper.testing.runs import model_run
+from sweeper.testing.stored import store_run
 
 TIE = Judged(prompt_id="code-7", likeness="tie", position=3, gap=0.0625)
 LOSS = Judged(prompt_id="json-2", likeness="different", position=16, gap=2.3125)
@@ -83,9 +89,31 @@ def test_every_report_shows_the_counts_and_the_gap(render) -> None:  # type: ign
     assert "baseline against itself" in text
 
 
+def test_a_long_table_in_the_terminal_shows_only_where_answers_part() -> None:
+    made = model_run(("3-1-4", "5-1-6"), concurrency=tuple(range(1, 11)), starts=1, repeats=2)
+    parted = made.plan.trials[12]
+    found = [judged(trial, *((TIE,) if trial is parted else ()), equal=15) for trial in made.plan.trials]
+    text = shown(replace(made, losslessness=tuple(found)))
+    assert "29 more, in which every answer is equal" in text
+    assert "against itself" not in text and "widest tie gap 0.0625" in text
+
+
 @pytest.mark.parametrize("render", [render_markdown, render_html, shown])
 def test_without_a_comparison_nothing_is_said(render) -> None:  # type: ignore[no-untyped-def]
     assert "against itself" not in render(model_run(("3-1-4",), concurrency=(8,), starts=1, repeats=2))
+
+
+async def test_the_dashboards_run_page_shows_them_as_read_back_from_disk(tmp_path: Path) -> None:
+    path = store_run(LOSSY, tmp_path)
+    assert set(read_run(path).losslessness) == set(LOSSY.losslessness)
+    transport = httpx.ASGITransport(create_app(tmp_path))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as visitor:
+        while "being read" in (text := (await visitor.get(f"/run/{path.parent.name}/{path.name}")).text):  # noqa: ASYNC110  as a browser does
+            await asyncio.sleep(0.02)
+        trial = next(one for one in LOSSY.plan.trials if LOSSY.plan.arm(one.arm_id).label == "3-1-4")
+        page = (await visitor.get(f"/run/{path.parent.name}/{path.name}/trial/{trial.trial_id}")).text
+    assert "baseline against itself" in text and "gap 2.31 at token 17 of json-2" in text
+    assert "13 equal, 1 tie, 2 different" in page
 
 
 def test_tables_have_the_counts_as_numbers() -> None:
