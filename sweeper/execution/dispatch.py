@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sweeper.core.trial import Plan, ServerStart
-from sweeper.planning.placement import SEARCH_STEPS, Busy, Job, Place, Room, fits, jobs_of, timetable
+from sweeper.planning.placement import HORIZON, SEARCH_STEPS, Busy, Job, Place, Room, fits, jobs_of, timetable
 
 _OVERDUE = 0.05
 """What is left, as a share of what was expected, of a start that should have ended by now."""
@@ -50,7 +50,7 @@ class Dispatcher:
         if not fits(self._jobs[head].gpus, room.nodes):
             return Choice(entry=head, place=None)
         pace = self._pace()
-        jobs = [self._at_pace(self._jobs[entry], pace) for entry in pending]
+        jobs = [self._at_pace(self._jobs[entry], pace) for entry in pending[:HORIZON]]
         first, *later = timetable(jobs, room, busy=self._busy(pace), steps=self._steps)
         if first.begin_s > 0 and self._running:
             return None

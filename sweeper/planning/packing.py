@@ -57,12 +57,17 @@ class Packing:
         windows: Mapping[int, Sequence[Window]],
         free: Sequence[int],
         spans: Sequence[tuple[int, int]],
+        *,
+        last: int = 0,
     ) -> None:
-        """`free`: when each unit is free; `spans`: first place and end of every node; `windows`: by width."""
+        """`free`: when each unit is free; `spans`: first place and end of every node; `windows`: by width.
+
+        `last`: no piece begins before.
+        """
         self._chains = chains
         self._windows = windows
         self._spans = spans
-        self._start = _State(free=tuple(free), last=0, done=(0,) * len(chains))
+        self._start = _State(free=tuple(free), last=last, done=(0,) * len(chains))
         self._work = [_sums_ahead([piece.ticks for piece in chain]) for chain in chains]
         self._area = [_sums_ahead([piece.width * piece.ticks for piece in chain]) for chain in chains]
         self._binary = all(width & (width - 1) == 0 for width in windows)

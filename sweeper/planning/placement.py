@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweeper.core.trial import Plan, ServerStart
-from sweeper.planning.packing import Packing, Piece
+from sweeper.planning.packing import Packing, Piece, Step
 from sweeper.planning.schedule import slots
 
 SEARCH_STEPS = 10_000
 """Placements looked at beyond the rules of thumb: about half a second."""
+HORIZON = 64
+"""Starts laid out together; what comes after them follows on, as thousands would take for ever."""
 _TICKS_PER_S = 1000
 
 
@@ -131,11 +133,20 @@ def _in_turn(jobs: Sequence[Job], nodes: Sequence[Node], busy: Sequence[Busy]) -
 
 def _packed(jobs: Sequence[Job], nodes: Sequence[Node], busy: Sequence[Busy], steps: int) -> list[Placed]:
     places = [(node.name, unit) for node in nodes for unit in node.units]
-    chains: dict[str, list[Piece]] = {}
-    for index, job in enumerate(jobs):
-        piece = Piece(index=index, width=job.gpus, ticks=max(1, round(job.seconds * _TICKS_PER_S)))
-        chains.setdefault(job.chain, []).append(piece)
-    packing = Packing(list(chains.values()), _windows(jobs, nodes), _free(places, busy), _bounds(nodes))
+    free, last = list(_free(places, busy)), 0
+    taken: list[Step] = []
+    for first in range(0, len(jobs), HORIZON):
+        chains: dict[str, list[Piece]] = {}
+        for index, job in enumerate(jobs[first : first + HORIZON], start=first):
+            piece = Piece(index=index, width=job.gpus, ticks=max(1, round(job.seconds * _TICKS_PER_S)))
+            chains.setdefault(job.chain, []).append(piece)
+        windows = _windows(jobs[first : first + HORIZON], nodes)
+        packing = Packing(list(chains.values()), windows, free, _bounds(nodes), last=last)
+        for step in packing.shortest(steps):
+            taken.append(step)
+            last = step.begin
+            for at in step.window:
+                free[at] = step.end
     return [
         Placed(
             job=jobs[step.piece.index],
@@ -143,7 +154,7 @@ def _packed(jobs: Sequence[Job], nodes: Sequence[Node], busy: Sequence[Busy], st
             begin_s=step.begin / _TICKS_PER_S,
             end_s=step.end / _TICKS_PER_S,
         )
-        for step in packing.shortest(steps)
+        for step in taken
     ]
 
 

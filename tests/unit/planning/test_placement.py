@@ -245,3 +245,10 @@ def test_beside_a_server_that_runs_long_nobody_waits_without_need() -> None:
     placed = timetable(jobs, Room(nodes=(node(),)), busy=[running])
     begins = {one.job.key.group_id: one.begin_s for one in placed}
     assert begins == {"half": 0, "narrow": 0, "wide": 1000}
+
+
+def test_thousands_of_starts_are_laid_out_part_by_part_in_order_and_without_holes() -> None:
+    jobs = [job(f"g{index}", (1, 2, 4)[index % 3], 10.0 + index % 7, chain=f"c{index % 3}") for index in range(300)]
+    placed = timetable(jobs, Room(nodes=(node(),)), steps=0)
+    assert_sound(placed, jobs, [node()])
+    assert makespan_s(placed) <= 1.1 * sum(one.gpus * one.seconds for one in jobs) / 8
