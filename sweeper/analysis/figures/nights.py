@@ -27,19 +27,21 @@ DAY = timedelta(days=1)
 
 def draw_nights(nights: Sequence[NightRecord], *, theme: Theme = "light") -> tuple[Drawn, ...]:
     """One figure a quantity; nights that could not run leave a gap."""
-    marks = marks_of([night for night in nights if not night.could_not_run])
     quantities = dict.fromkeys(name.quantity for night in nights for name, _ in night.findings)
-    return tuple(_quantity(quantity, nights, marks, theme) for quantity in WORDS if quantity in quantities)
+    return tuple(draw_quantity(quantity, nights, theme=theme) for quantity in WORDS if quantity in quantities)
 
 
-def _quantity(quantity: Quantity, nights: Sequence[NightRecord], marks: Sequence[Mark], theme: Theme) -> Drawn:
+def draw_quantity(quantity: Quantity, nights: Sequence[NightRecord], *, theme: Theme = "light") -> Drawn:
+    """One of them."""
     figure = blank(360, theme=theme)
-    names = dict.fromkeys(name for night in nights for name, _ in night.findings if name.quantity == quantity)
+    course = [_Seen.of(night, quantity) for night in nights]
+    marks = marks_of([night for night in nights if not night.could_not_run])
+    names = dict.fromkeys(name for seen in course for name in seen.findings)
     shown = list(names)[:MOST_SERIES]
     looks = _looks(nights)
     for name in shown:
-        figure.add_trace(_line(name, looks[name.arm, name.load], nights))
-    changes = _changes(shown, nights)
+        figure.add_trace(_line(name, looks[name.arm, name.load], course))
+    changes = _changes(shown, course)
     if changes.x:
         figure.add_trace(changes)
     for night_id, words in _by_night(marks).items():
@@ -69,6 +71,23 @@ def _quantity(quantity: Quantity, nights: Sequence[NightRecord], marks: Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """One quantity in one night."""
+
+    night_id: str
+    findings: Mapping[SeriesName, Finding]
+    comparability: Mapping[SeriesName, str]
+
+    @classmethod
+    def of(cls, night: NightRecord, quantity: Quantity) -> "_Seen":
+        return cls(
+            night_id=night.night_id,
+            findings={name: finding for name, finding in night.findings if name.quantity == quantity},
+            comparability={one.name: one.comparability for one in night.series if one.name.quantity == quantity},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     color: str
     symbol: str
@@ -92,14 +111,14 @@ def _looks(nights: Sequence[NightRecord]) -> dict[tuple[str, str], _Look]:
     return found
 
 
-def _line(name: SeriesName, look: _Look, nights: Sequence[NightRecord]) -> go.Scatter:
+def _line(name: SeriesName, look: _Look, course: Sequence[_Seen]) -> go.Scatter:
     dates: list[str] = []
     values: list[float | None] = []
     hovers: list[str] = []
     symbols: list[str] = []
     key: str | None = None
-    for night in nights:
-        finding, mine = _found(night, name), _comparability(night, name)
+    for night in course:
+        finding, mine = night.findings.get(name), night.comparability.get(name)
         if finding is None or (key is not None and mine != key):
             dates.append(_date(night.night_id))
             values.append(None)
@@ -124,18 +143,18 @@ def _line(name: SeriesName, look: _Look, nights: Sequence[NightRecord]) -> go.Sc
     )
 
 
-def _changes(names: Sequence[SeriesName], nights: Sequence[NightRecord]) -> go.Scatter:
+def _changes(names: Sequence[SeriesName], course: Sequence[_Seen]) -> go.Scatter:
     """A ring around the first night of each change that was ever reported."""
-    by_id = {night.night_id: night for night in nights}
+    by_id = {night.night_id: night for night in course}
     found: dict[tuple[SeriesName, str], str] = {}
-    for night in nights:
-        for name, finding in night.findings:
+    for night in course:
+        for name, finding in night.findings.items():
             if name in names and finding.standing in CHANGED and finding.since in by_id:
                 found[name, finding.since] = finding.standing
     rings = [
         (since, first.night.value, f"<b>{text(name.text)}</b><br>{standing} since night {since}")
         for (name, since), standing in found.items()
-        if (first := _found(by_id[since], name))
+        if (first := by_id[since].findings.get(name))
     ]
     return go.Scatter(
         x=[_date(since) for since, _, _ in rings],
@@ -146,14 +165,6 @@ def _changes(names: Sequence[SeriesName], nights: Sequence[NightRecord]) -> go.S
         hovertext=[words for _, _, words in rings],
         hoverinfo="text",
     )
-
-
-def _found(night: NightRecord, name: SeriesName) -> Finding | None:
-    return next((finding for other, finding in night.findings if other == name), None)
-
-
-def _comparability(night: NightRecord, name: SeriesName) -> str | None:
-    return next((watched.comparability for watched in night.series if watched.name == name), None)
 
 
 def _hover(name: SeriesName, night_id: str, finding: Finding) -> str:

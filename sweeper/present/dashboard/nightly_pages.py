@@ -8,8 +8,8 @@ from urllib.parse import quote
 from fastapi.responses import HTMLResponse
 
 from sweeper.analysis.figures import Drawn
-from sweeper.analysis.figures.nights import draw_nights
-from sweeper.analysis.nightly.policy import WORDS
+from sweeper.analysis.figures.nights import draw_quantity
+from sweeper.analysis.nightly.policy import WORDS, Quantity
 from sweeper.analysis.nightly.record import NightRecord, Words
 from sweeper.errors import StoreError
 from sweeper.present.dashboard.kept import signature
@@ -34,8 +34,9 @@ class Past:
     """Of the last night; empty before the first has ended."""
     problems: tuple[str, ...]
 
-    def figure(self, name: str) -> Drawn | None:
-        return next((drawn for drawn in draw_nights(self.nights) if drawn.name == name), None)
+    def figure(self, quantity: Quantity) -> Drawn | None:
+        watched = any(name.quantity == quantity for night in self.nights for name, _ in night.findings)
+        return draw_quantity(quantity, self.nights) if watched else None
 
 
 def nightly(room: Room, name: str) -> HTMLResponse:
@@ -64,10 +65,11 @@ def nightly(room: Room, name: str) -> HTMLResponse:
 
 def nightly_figure(room: Room, name: str, quantity: str) -> Drawn | None:
     found = room.shelf.histories()
-    if name not in found or quantity not in WORDS:
+    known = next((known for known in WORDS if known == quantity), None)
+    if name not in found or known is None:
         raise NotHere("There is no such history.")
     past = _past(room, name, found[name], patience_s=None)
-    return past.figure(quantity) if past else None
+    return past.figure(known) if past else None
 
 
 def _past(room: Room, name: str, folder: Path, patience_s: float | None = PATIENCE_S) -> Past | None:
