@@ -28,7 +28,7 @@ from sweeper.core.result import Failed, Measurement, Skipped
 from sweeper.core.trial import Arm, Plan
 from sweeper.present.glyphs import spark
 
-SPARKS = 12
+SPARKS = 8
 """Measurements of an arm that its picture shows."""
 MAX_ROWS = 20
 """A long sweep shows what is going on now; the rest is in the summary."""
@@ -182,15 +182,25 @@ class LiveDisplay:
 
     def _table(self) -> Group:
         table = Table(box=None, pad_edge=False)
-        for name in ("arm", "start", "phase", "", "measured", "tok/s", "of best", "accept"):
-            table.add_column(name, justify="right" if name in ("measured", "tok/s", "accept") else "left")
-        for arm in self._rows():
+        rows = self._rows()
+        name = min(22, max((len(arm.label) for arm in rows), default=0))
+        # Where room is scarce only the detail gives way; 40 cells are the numbers', 14 between columns.
+        room = max(4, min(60, self._console.width - name - 40 - 14))
+        table.add_column("arm", width=name, overflow="ellipsis", no_wrap=True)
+        table.add_column("start", min_width=5, no_wrap=True)
+        table.add_column("phase", min_width=9, no_wrap=True)
+        table.add_column("", max_width=room, overflow="ellipsis", no_wrap=True)
+        table.add_column("done", justify="right", min_width=4, no_wrap=True)
+        table.add_column("tok/s", justify="right", min_width=7, no_wrap=True)
+        table.add_column("of best", min_width=SPARKS, no_wrap=True)
+        table.add_column("accept", justify="right", min_width=6, no_wrap=True)
+        for arm in rows:
             state = self._progress.arms[arm.arm_id]
             table.add_row(
                 Text(arm.label),
                 str(state.start + 1),
                 Text(state.phase, style=STYLES.get(state.phase, "cyan")),
-                Text(state.detail[:60]),
+                Text(state.detail),
                 str(state.measured),
                 _number(state.tok_per_s, 1),
                 Text(spark(self._progress.shares(state), 1.0), style="cyan"),

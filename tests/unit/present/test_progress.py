@@ -1,5 +1,7 @@
 import io
 
+import pytest
+
 from sweeper.core.events import Measured, Notice, PhaseChanged, RunEnded, RunStarted, StartFailed, TrialEnded
 from sweeper.core.launch import Phase
 from sweeper.core.result import Failed, Failure
@@ -87,6 +89,22 @@ def test_the_live_table_draws_each_measurement_beside_the_fastest_of_its_load() 
         progress.take(Measured(measurement=small_measurement(trial, repeat=0, tok_per_s=rate), samples=()))
     shares = [progress.shares(progress.arms[trial.arm_id]) for trial in PLAN.trials[:2]]
     assert shares == [[0.5], [1.0, 0.8]]
+
+
+def test_in_eighty_columns_only_the_detail_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    plan = small_plan(("baseline", "3-1-4"), starts=1, repeats=1, concurrency=(1,))
+    stream = Terminal()
+    display = LiveDisplay(plan, stream)
+    trial = plan.trials[1]
+    display.show(Measured(measurement=small_measurement(trial, repeat=0, tok_per_s=2123.4), samples=()))
+    detail = "loading weights, " * 9
+    group = next(group for group in plan.launch_groups if group.arm_id == trial.arm_id)
+    event = PhaseChanged(group_id=group.group_id, arm_id=trial.arm_id, start=0, phase="loading", detail=detail, slot="")
+    display.show(event)
+    display.close()
+    row = next(line for line in stream.getvalue().splitlines() if "3-1-4" in line and "…" in line)
+    assert "2123.4" in row and "█" in row
 
 
 def test_a_long_sweep_shows_only_what_is_going_on() -> None:
