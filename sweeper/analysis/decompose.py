@@ -69,8 +69,8 @@ def draft_positions(effective: EffectiveConfig) -> int | None:
 
 
 def length_bound(*, num_steps: int | None, eagle_topk: int | None, num_draft_tokens: int | None) -> int | None:
-    """Most tokens one verify step can give, the target's own included."""
-    if num_steps is None:
+    """Most tokens one verify step can give, the target's own included; NGRAM reports no steps, or 0 of them."""
+    if not num_steps:
         return None if num_draft_tokens is None else num_draft_tokens
     if eagle_topk in (None, 1) or num_draft_tokens is None:
         return num_steps + 1

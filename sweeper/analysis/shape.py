@@ -8,8 +8,8 @@ from sweeper.analysis.engagement import FLAT, NOT_ENGAGING_WORDS
 from sweeper.analysis.outcome import Outcome
 from sweeper.core.launch import EffectiveConfig
 
-Family = tuple[str, str, str | None, tuple[int, ...] | None]
-"""Load, baseline, draft and layer ids: what chains of different lengths must share."""
+Family = tuple[str, str, str | None, str | None, tuple[int, ...] | None]
+"""Load, baseline, algorithm, draft and layer ids: what chains of different lengths must share."""
 NOT_ENGAGING = 1.15
 """Below this accept length a draft as good as disconnected from its target is likelier than a hard workload."""
 FALL_TOLERANCE = 0.03
@@ -90,6 +90,7 @@ def _family(outcome: Outcome) -> Family:
     return (
         outcome.load,
         outcome.arm.baseline_id,
+        spec.algorithm if spec else None,
         spec.draft_model_path if spec else None,
         spec.aux_layer_ids if spec else None,
     )

@@ -115,10 +115,9 @@ def _speculative(requested: ServerConfig, effective: EffectiveConfig) -> Iterato
 
 def _draft_path(spec: SpecConfig, effective: EffectiveConfig) -> Iterator[Difference]:
     asked, got = spec.draft_model_path, effective.draft_model_path
-    if asked is None or got is None or asked == got:
+    if asked is None or got is None or asked == got or spec.aux_layer_ids:  # layer ids come as a copy of the draft
         return
-    overlay = f"the draft with aux_layer_ids {list(spec.aux_layer_ids)} in place" if spec.aux_layer_ids else None
-    yield Difference(key="speculative_draft_model_path", requested=asked, effective=got, explained=overlay)
+    yield Difference(key="speculative_draft_model_path", requested=asked, effective=got)
 
 
 def _arguments(requested: ServerConfig, effective: EffectiveConfig) -> Iterator[Difference]:

@@ -65,7 +65,9 @@ class _Expander:
             if wanted
         ]
         points = [point for _, _, section_points in self.sections for point in section_points]
-        self.algorithms = {"EAGLE" if p.spec.algorithm == "NEXTN" else p.spec.algorithm for p in points}
+        self.algorithms = {_algorithm(point) for point in points}
+        nameless = {_algorithm(point) for point in points if point.name is None}
+        self.say_algorithm = len(nameless) > 1
         self.trees = any((point.spec.eagle_topk or 1) > 1 for point in points)
 
     def run(self) -> Expansion:
@@ -141,7 +143,7 @@ class _Expander:
         for axes, section, points in self.sections:
             every = {**side.axes, **axes}
             suffix = axes_text(every, self.shown)
-            drafts = len({point.spec.draft_model_path for point in points}) > 1
+            drafts = len({point.spec.draft_model_path for point in points if point.name is None}) > 1
             for point in points:
                 if excluded(point, every, section.exclude):
                     self.excluded += 1
@@ -169,8 +171,7 @@ class _Expander:
         fed = feed(resolution.spec, target=target, draft=draft, version=self.facts.engine_version)
         candidate = _Candidate(
             point=point,
-            label=point_label(point, resolution.spec, say_algorithm=len(self.algorithms) > 1, say_draft=say_draft)
-            + suffix,
+            label=point_label(point, resolution.spec, say_algorithm=self.say_algorithm, say_draft=say_draft) + suffix,
             asked=asked_label(point) + suffix,
             server=replace(shared, spec=point.spec),
             effective=resolution.spec,
@@ -217,6 +218,10 @@ class _Expander:
         if spec is not None and spec.draft_model_path is not None:
             spec = replace(spec, draft_model_path=self.facts.path(spec.draft_model_path))
         return replace(server, model_path=self.facts.path(server.model_path), spec=spec)
+
+
+def _algorithm(point: Point) -> str:
+    return "EAGLE" if point.spec.algorithm == "NEXTN" else point.spec.algorithm
 
 
 def _merge_key(candidate: _Candidate, index: int) -> str:

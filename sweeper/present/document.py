@@ -15,6 +15,7 @@ from sweeper.analysis.points import Latency, load_words
 from sweeper.analysis.simulated import BADGE
 from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
 from sweeper.analysis.winners import Winner
+from sweeper.core.experiment import Workload
 from sweeper.core.run import RunData
 from sweeper.doctor import causes
 from sweeper.present.answers import AnswerTable, answer_notes, answer_table, answer_words
@@ -142,7 +143,10 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
     first = run.measurements[0] if run.measurements else None
     arm = run.plan.arms[0]
     workload = run.experiment.get("workload")
-    load = workload if isinstance(workload, Mapping) else {}
+    asked = dict(workload) if isinstance(workload, Mapping) else {}
+    load = {
+        name: asked.get(name, Workload.model_fields[name].default) for name in ("num_prompts", "prompts", "temperature")
+    }
     gpus = first.fingerprint.gpu if first else ()
     facts = [
         ("Model", model_name(arm.server.model_path)),
@@ -150,8 +154,7 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
         ("Hardware", f"{len(gpus)} × {gpus[0]}" if gpus else ("CPU" if arm.server.device == "cpu" else "unknown")),
         (
             "Prompts",
-            f"{load.get('num_prompts', '?')} × {load.get('prompts', '?')}, "
-            f"temperature {_plain(load.get('temperature'))}",
+            f"{load['num_prompts']} × {load['prompts']}, temperature {load['temperature']:g}",
         ),
         ("Measured", f"{_count(_starts(run), 'server start')} × {_count(run.plan.repeats, 'repeat')}"),
         ("Began", first.started_at[:16].replace("T", " ") + " UTC" if first else ABSENT),
@@ -162,10 +165,6 @@ def _facts(run: RunData) -> tuple[tuple[str, str], ...]:
 def model_name(path: str) -> str:
     """`moonshotai/Kimi-K2.5`; of a folder its last two names: the rest is about the machine."""
     return "/".join(path.rstrip("/").split("/")[-2:])
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else "?"
 
 
 def _count(number: int, noun: str) -> str:
@@ -251,7 +250,11 @@ def trial_row(outcome: Outcome) -> Row:
     rewritten = bool(numbers and numbers.effective.triple and spec and spec.triple and spec.triple != effective)
     remarks = [outcome.reason, *outcome.remarks, *outcome.excluded]
     remarks += (
-        [f"{entry.key}: asked {entry.requested}, got {entry.effective}" for entry in numbers.differences]
+        [
+            f"{entry.key}: asked {entry.requested}, got {entry.effective}"
+            + (f" ({entry.explained})" if entry.explained else "")
+            for entry in numbers.differences
+        ]
         if numbers
         else []
     )

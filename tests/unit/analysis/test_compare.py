@@ -166,6 +166,24 @@ def test_soft_marks_are_told_once_an_arm_and_load_point_in_terminal_and_report()
     assert winner_labels(run)["8"] == "3-1-4"
 
 
+def with_algorithm(run: RunData, label: str, algorithm: str) -> RunData:
+    arms = []
+    for arm in run.plan.arms:
+        spec = arm.server.spec
+        if arm.label == label and spec:
+            arm = replace(arm, server=replace(arm.server, spec=replace(spec, algorithm=algorithm)))
+        arms.append(arm)
+    return replace(run, plan=replace(run.plan, arms=tuple(arms)))
+
+
+def test_chains_are_held_against_shorter_ones_of_their_own_algorithm_only() -> None:
+    run = model_run(("3-1-4", "5-1-6"), model=QUIET, concurrency=(1,), story=Story(acceptance={"5-1-6": 0.3}))
+    falls = "falls although the chain is longer"
+    assert any(falls in remark for entry in compare(run).outcomes for remark in entry.remarks)
+    other = with_algorithm(run, "5-1-6", "STANDALONE")
+    assert not any(falls in remark for entry in compare(other).outcomes for remark in entry.remarks)
+
+
 def printed(run: RunData) -> str:
     out = io.StringIO()
     print_run(run, file=out)

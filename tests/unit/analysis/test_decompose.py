@@ -64,7 +64,15 @@ def test_factors_of_a_decomposition_multiply_to_the_decode_speedup() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "topk", "drafts", "bound"),
-    [(3, 1, 4, 4), (1, 1, 16, 2), (5, 4, 16, 6), (8, 8, 4, 4), (None, None, 8, 8), (None, None, None, None)],
+    [
+        (3, 1, 4, 4),
+        (1, 1, 16, 2),
+        (5, 4, 16, 6),
+        (8, 8, 4, 4),
+        (None, None, 8, 8),
+        (0, 1, 8, 8),
+        (None, None, None, None),
+    ],
 )
 def test_bound_of_a_verify_step(steps: int | None, topk: int | None, drafts: int | None, bound: int | None) -> None:
     assert length_bound(num_steps=steps, eagle_topk=topk, num_draft_tokens=drafts) == bound

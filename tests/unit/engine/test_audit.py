@@ -73,10 +73,12 @@ def test_spellings_of_the_same_value_are_no_difference() -> None:
     assert keys(config, info) == {}
 
 
-def test_an_overlay_of_the_draft_is_explained_by_its_layer_ids() -> None:
+def test_a_copy_of_the_draft_with_other_layer_ids_is_no_difference() -> None:
     spec = replace(CHAIN, num_draft_tokens=3, aux_layer_ids=(1, 2, 3))
     found = keys(requested(spec), {**SPEC_INFO, "speculative_draft_model_path": "/cache/overlay-1"})
-    assert found == {"speculative_draft_model_path": ("/d", "/cache/overlay-1", True)}
+    assert found == {}
+    foreign = keys(requested(replace(spec, aux_layer_ids=None)), {**SPEC_INFO, "speculative_draft_model_path": "/x"})
+    assert foreign == {"speculative_draft_model_path": ("/d", "/x", False)}
 
 
 JSON = st.recursive(

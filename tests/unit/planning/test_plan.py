@@ -106,6 +106,13 @@ def test_every_combination_of_other_axes_has_its_own_baseline(plan: Callable[...
         assert baseline.server.args == arm.server.args
 
 
+def test_points_with_a_name_of_their_own_do_not_lengthen_the_names_of_the_others(plan: Callable[..., Plan]) -> None:
+    named = "{name: lookup, algorithm: NGRAM, num_draft_tokens: 8}, {name: old, algorithm: EAGLE, num_steps: 3, " + (
+        "eagle_topk: 1, num_draft_tokens: 4, draft_model_path: /m/other}"
+    )
+    assert labels(plan(SPEC % f"3-1-4, {named}")) == ["baseline", "3-1-4", "lookup", "old"]
+
+
 def test_the_running_cap_and_the_graph_sizes_are_pinned_in_both_arms(plan: Callable[..., Plan]) -> None:
     found = plan(SPEC % "3-1-4" + "workload: {concurrency: [1, 64]}")
     for arm in found.arms:

@@ -124,3 +124,9 @@ def test_terminal_is_eighty_columns_and_plain_in_a_pipe(tmp_path: Path) -> None:
     lines = [line for line in text.splitlines() if "sglang.launch_server" not in line]
     assert max(map(len, lines)) <= 80
     assert "oom_capture" in text and "lower mem_fraction_static" in text
+
+
+def test_what_the_workload_left_out_is_shown_as_its_default() -> None:
+    run = model_run(("3-1-4",), concurrency=(1,))
+    text = render_html(replace(run, experiment={**run.experiment, "workload": {"concurrency": [1]}}))
+    assert "64 × builtin:code, temperature 0" in text
