@@ -42,9 +42,9 @@ def _misread(case: Case) -> Finding:
     return finding(
         "error",
         "layer-ids-malformed",
-        f"eagle_aux_hidden_state_layer_ids is {case.config.misread_layer_ids!r}; the engine adds numbers to its items "
-        "and compares them with layer numbers: it fails at start, or captures nothing.",
-        "Write a list of whole numbers.",
+        f"In eagle_config, {case.config.misread_layer_ids!r} stands where a list of layer numbers belongs; the engine "
+        "fails at start, or takes its default without a word.",
+        'Write "eagle_config": {"eagle_aux_hidden_state_layer_ids": [whole numbers]}.',
     )
 
 

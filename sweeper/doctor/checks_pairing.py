@@ -133,6 +133,23 @@ STRICT_HEADS_SINCE = "0.5.23"
 """First release seen with a transformers package (5.19) whose Llama config validates its heads."""
 
 
+def check_model_type(case: Case) -> Verdict:
+    """The engine's config class comes from `model_type`, whatever `architectures` says."""
+    config = case.manifest.config
+    if "model_type" in config or "auto_map" in config or not case.manifest.tensors:
+        return Verdict(excluded=f"model type: {case.config.model_type}")
+    if release(case.version) < release(STRICT_HEADS_SINCE):
+        return Verdict(unchecked="model type: none; older transformers packages guess it from the folder's name")
+    found = finding(
+        "error",
+        "model-type-missing",
+        "config.json has no model_type; the transformers package of this engine cannot choose a config class and the "
+        "server refuses to start.",
+        'Add "model_type": "llama" (or that of the draft\'s own kind).',
+    )
+    return Verdict(findings=(found,))
+
+
 def check_heads(case: Case) -> Verdict:
     """The config class of `model_type: llama` refuses a width that its heads do not divide, even with `head_dim`."""
     hidden, heads = case.config.hidden_size, case.config.num_attention_heads

@@ -14,6 +14,7 @@ from sweeper.doctor.checks_pairing import (
     check_architecture,
     check_heads,
     check_layer_count,
+    check_model_type,
     kind_by_tensors,
 )
 from sweeper.doctor.checks_settings import (
@@ -35,6 +36,7 @@ _CHECKS = (
     check_architecture,
     check_algorithm,
     check_layer_count,
+    check_model_type,
     check_heads,
     check_names,
     check_shapes,

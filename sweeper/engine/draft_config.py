@@ -58,7 +58,7 @@ class DraftConfig:
     """The Llama class builds `o_proj` with a bias; those of q, k and v it never has."""
     activation: str | None
     misread_layer_ids: Any
-    """What stands where layer ids belong and is no list of whole numbers; None: nothing such."""
+    """What stands where layer ids belong and is no list of whole numbers, or for the whole `eagle_config`; else None."""
     fc_norm: bool
     norm_before_fc: bool
     norm_output: bool
@@ -132,7 +132,7 @@ def draft_config(raw: Mapping[str, Any], aux_layer_ids: tuple[int, ...] | None =
         bias=raw.get("bias") is True,
         output_bias=bool(raw.get("attention_bias") or raw.get("bias")),
         activation=_text(raw.get("hidden_act")),
-        misread_layer_ids=_misread(given.get("eagle_aux_hidden_state_layer_ids")) if aux_layer_ids is None else None,
+        misread_layer_ids=_misread(eagle, given) if aux_layer_ids is None else None,
         fc_norm=bool(raw.get("fc_norm") or raw.get("use_aux_norm")),
         norm_before_fc=bool(given.get("norm_before_fc", raw.get("norm_before_fc", False))),
         norm_output=bool(raw.get("norm_output")),
@@ -220,8 +220,11 @@ def _ids(value: Any) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def _misread(value: Any) -> Any:
-    return value if value is not None and _ids(value) is None else None
+def _misread(eagle: Any, given: Mapping[str, Any]) -> Any:
+    if eagle is not None and not isinstance(eagle, Mapping):
+        return eagle
+    written = given.get("eagle_aux_hidden_state_layer_ids")
+    return written if written is not None and _ids(written) is None else None
 
 
 def _int(value: Any) -> int | None:

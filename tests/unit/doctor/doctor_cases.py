@@ -38,6 +38,15 @@ _NEW_NAMES = LLAMA.renamed("midlayer.", "layers.0.")
 _OLD = {"version": "0.5.10"}
 _ROPE = {"rope_theta": 1e6, "rope_scaling": None}
 
+
+def _left_out(draft: Draft, *keys: str) -> Draft:
+    return replace(draft, config={key: value for key, value in draft.config.items() if key not in keys})
+
+
+def _with(draft: Draft, **tensors: tuple[int, ...]) -> Draft:
+    return replace(draft, tensors={**draft.tensors, **{name: ("BF16", shape) for name, shape in tensors.items()}})
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(case="B01", what="layers.0.* on 0.5.10", draft=_NEW_NAMES, expected="weights-dropped", question=_OLD),
     Fault(
@@ -257,6 +266,68 @@ FAULTS: tuple[Fault, ...] = (
         what="EAGLE3 with an EAGLE-2 draft",
         draft=eagle2_draft(),
         expected="algorithm-eagle3-for-eagle",
+    ),
+    Fault(case="defaults", what="no model_type", draft=_left_out(LLAMA, "model_type"), expected="model-type-missing"),
+    Fault(
+        case="defaults",
+        what="no max_position_embeddings: 2048",
+        draft=_left_out(LLAMA, "max_position_embeddings"),
+        expected="context-shorter",
+    ),
+    Fault(
+        case="defaults",
+        what="no rope keys: theta 10000",
+        draft=_left_out(LLAMA, "rope_theta", "rope_scaling"),
+        expected="rope-differs",
+        severity="warning",
+    ),
+    Fault(
+        case="defaults",
+        what="gemma3_text without tie_word_embeddings: tied",
+        draft=_left_out(SOUND["Gemma 3 12B multimodal"][0].configured(model_type="gemma3_text"), "tie_word_embeddings"),
+        expected="tied-head",
+    ),
+    Fault(
+        case="ids",
+        what="ids as words",
+        draft=LLAMA.configured(eagle_config={"eagle_aux_hidden_state_layer_ids": ["1", "15", "28"]}),
+        expected="layer-ids-malformed",
+    ),
+    Fault(
+        case="ids",
+        what="eagle_config as one string",
+        draft=LLAMA.configured(eagle_config='{"eagle_aux_hidden_state_layer_ids": [1, 15, 28]}'),
+        expected="layer-ids-malformed",
+    ),
+    Fault(
+        case="names",
+        what="two exports in one folder",
+        draft=replace(LLAMA, tensors={**LLAMA.tensors, **_NEW_NAMES.tensors}),
+        expected="weights-doubled",
+    ),
+    Fault(
+        case="names",
+        what="biases of q, k and v",
+        draft=_with(LLAMA, **{f"midlayer.self_attn.{part}_proj.bias": (4096,) for part in "qkv"}),
+        expected="weights-dropped",
+    ),
+    Fault(
+        case="names",
+        what="norms of q and k",
+        draft=_with(LLAMA, **{f"midlayer.self_attn.{part}_norm.weight": (128,) for part in "qk"}),
+        expected="weights-dropped",
+    ),
+    Fault(
+        case="activation",
+        what="hidden_act gelu",
+        draft=LLAMA.configured(hidden_act="gelu"),
+        expected="activation-unsupported",
+    ),
+    Fault(
+        case="d2t",
+        what="offsets of the wrong sign",
+        draft=LLAMA.mapped([-n for n in _OFFSETS]),
+        expected="d2t-out-of-range",
     ),
     Fault(
         case="target",

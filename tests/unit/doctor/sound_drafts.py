@@ -14,6 +14,16 @@ KIMI = nested(
     "KimiK25ForConditionalGeneration",
     target_of("DeepseekV3ForCausalLM", hidden=7168, layers=61, vocab=163840),
 )
+DEEPSEEK_YARN = {
+    "type": "yarn",
+    "factor": 40,
+    "original_max_position_embeddings": 4096,
+    "beta_fast": 32,
+    "beta_slow": 1,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+}
+MROPE = {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [24, 20, 20]}
 GPT_OSS = {**target_of("GptOssForCausalLM", hidden=2880, layers=36, vocab=201088), "rope_parameters": YARN}
 GPT_OSS.pop("rope_theta")
 GEMMA_ROPE = {
@@ -44,6 +54,19 @@ def _eagle31() -> Draft:
     before = {"input_norm.weight": ("BF16", (6144,))}
     tensors = {**draft.renamed("midlayer.", "layers.0.").tensors, **second, **norms, **before}
     return replace(draft.configured(fc_norm=True, norm_before_fc=True, norm_output=True), tensors=tensors)
+
+
+def _qwen3_4b() -> Draft:
+    """As `save_pretrained` writes it: what equals the default of the config class is not in the file."""
+    target = target_of("Qwen3ForCausalLM", hidden=2560, layers=36, vocab=151936, rope_theta=1e6)
+    draft = llama_draft(target, size=(2560, 9728, 32, 8), vocab=151936, model_type="qwen3").without("embed_tokens")
+    silent = ("head_dim", "tie_word_embeddings")
+    return replace(draft, config={key: value for key, value in draft.config.items() if key not in silent})
+
+
+def _with_output_bias(draft: Draft) -> Draft:
+    bias = {"midlayer.self_attn.o_proj.bias": ("BF16", (draft.config["hidden_size"],))}
+    return replace(draft, tensors={**draft.tensors, **bias})
 
 
 SOUND: Mapping[str, tuple[Draft, str]] = {
@@ -117,5 +140,44 @@ SOUND: Mapping[str, tuple[Draft, str]] = {
         "EAGLE3",
     ),
     "EAGLE-3.1, two layers, all norms": (_eagle31(), "EAGLE3"),
+    "Qwen3 4B, defaults left out": (_qwen3_4b(), "EAGLE3"),
+    "GPT-OSS 120B, bias of the output projection": (
+        _with_output_bias(llama_draft(GPT_OSS, size=(2880, 17280, 64, 8), vocab=201088, attention_bias=True)),
+        "EAGLE3",
+    ),
+    "DeepSeek V3, MLA, yarn, small vocabulary": (
+        mla_draft(
+            target_of("DeepseekV3ForCausalLM", hidden=7168, layers=61, vocab=129280, rope_scaling=DEEPSEEK_YARN),
+            hidden=7168,
+            inner=18432,
+            heads=128,
+            vocab=129280,
+            model_type="deepseek_v3",
+            draft_vocab_size=32000,
+            eagle_config=ids(2, 30, 58),
+        ).without("embed_tokens"),
+        "EAGLE3",
+    ),
+    "Qwen3-VL-MoE, mrope": (
+        llama_draft(
+            nested(
+                "Qwen3VLMoeForConditionalGeneration",
+                target_of("Qwen3VLMoeTextModel", hidden=4096, layers=94, vocab=151936, rope_scaling=MROPE),
+            ),
+            size=(4096, 12288, 64, 4),
+            vocab=151936,
+            rope_scaling=None,
+        ),
+        "EAGLE3",
+    ),
+    "GLM-4.6, half of each head turned": (
+        llama_draft(
+            target_of("Glm4MoeForCausalLM", hidden=5120, layers=92, vocab=151552, partial_rotary_factor=0.5),
+            size=(5120, 12288, 40, 8),
+            vocab=151552,
+            partial_rotary_factor=0.5,
+        ),
+        "EAGLE3",
+    ),
 }
 """Family to a draft without fault, and the algorithm it is for."""
