@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +25,9 @@ from sweeper.effects.gpu import Gpu, Holder, NvmlGpus
 from sweeper.engine.log import clean_line
 from sweeper.errors import ConfigError
 
+if TYPE_CHECKING:
+    from sweeper.execution.ray_cluster import Held
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -36,18 +40,27 @@ class Outcome:
     foreign: tuple[tuple[Gpu, Holder], ...]
     unreadable: tuple[str, ...]
     problem: str | None
+    ray: "tuple[Held, ...]" = ()
+    """What Sweeper holds in the Ray cluster that was named."""
+    released: "tuple[Held, ...]" = ()
 
 
 @click.command("clean")
 @click.option("--dry-run", is_flag=True, help="Say what would be ended; end nothing.")
 @click.option("--force", is_flag=True, help="With --gpu: end every process on that GPU, also what is not ours.")
 @click.option("--gpu", "gpu_ids", type=int, multiple=True, help="Physical id, for --force; may be given several times.")
+@click.option("--ray-address", metavar="ADDRESS", help="Also release what dead runs hold in this Ray cluster.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def command(dry_run: bool, force: bool, gpu_ids: tuple[int, ...], as_json: bool) -> int:
-    """End servers that are in this node's ledger and that nobody wants any more; list foreign holders, leave them."""
+def command(dry_run: bool, force: bool, gpu_ids: tuple[int, ...], ray_address: str | None, as_json: bool) -> int:
+    """End servers that are in this node's ledger and that nobody wants any more; list foreign holders, leave them.
+
+    With --ray-address (or RAY_ADDRESS) placement groups and actors of runs that are gone are released there too.
+    """
     if force != bool(gpu_ids):
         raise ConfigError("--force needs --gpu N, and --gpu needs --force: name the GPUs whose processes are to end")
     outcome = _clean(dry_run, gpu_ids)
+    if address := ray_address or os.environ.get("RAY_ADDRESS"):
+        outcome = _with_ray(outcome, address)
     click.echo(json.dumps(_document(outcome)) if as_json else "\n".join(_lines(outcome)))
     survivors = any(item.remaining for item in outcome.cleaned) or any(not item.ended for item in outcome.forced)
     return 1 if survivors and not dry_run else 0
@@ -80,6 +93,15 @@ def _clean(dry_run: bool, gpu_ids: Sequence[int]) -> Outcome:
     )
 
 
+def _with_ray(outcome: Outcome, address: str) -> Outcome:
+    from sweeper.execution.ray_cluster import find_ours, joined, release
+
+    with joined(address):
+        held = find_ours()
+        stale = [one for one in held if one.stale and not outcome.dry_run]
+        return replace(outcome, ray=held, released=tuple(one for one in stale if release(one)))
+
+
 def _emptied(gpu: Gpu) -> Gpu:
     """What the GPU should show once the ended processes' memory is gone."""
     return replace(gpu, memory_used_bytes=0)
@@ -103,11 +125,19 @@ def _lines(outcome: Outcome) -> list[str]:
         lines += [
             f"{'ended' if item.ended else 'could not end'} (forced) {_holder(item.holder)}" for item in outcome.forced
         ]
+    lines += [_ray_line(one, outcome) for one in outcome.ray]
     lines += [f"foreign, left alone: GPU {gpu.index}: {_holder(holder)}" for gpu, holder in outcome.foreign]
     lines += [f"not a whole ledger entry, left alone: {path}" for path in outcome.unreadable]
     if outcome.problem:
         lines.append(outcome.problem)
     return lines or ["nothing of ours is left on this node"]
+
+
+def _ray_line(held: "Held", outcome: Outcome) -> str:
+    if not held.stale:
+        return f"Ray {held.kind} {held.name}: in use by {held.owner}, left alone"
+    done = "would release" if outcome.dry_run else "released" if held in outcome.released else "already gone:"
+    return f"{done} Ray {held.kind} {held.name} of {held.owner}, which is gone"
 
 
 def _holder(holder: Holder) -> str:
@@ -139,4 +169,8 @@ def _document(outcome: Outcome) -> dict[str, Any]:
         ],
         "unreadable": list(outcome.unreadable),
         "problem": outcome.problem,
+        "ray": [
+            {"kind": one.kind, "name": one.name, "stale": one.stale, "released": one in outcome.released}
+            for one in outcome.ray
+        ],
     }

@@ -62,3 +62,5 @@ class GroupJob:
     """The controller: when it dies, the keeper ends the server."""
     reference_at: int | None = None
     """After its measurements this start also records the baseline's log-probabilities, at this concurrency."""
+    nodes: int = 1
+    """Nodes the server spans; `gpu_ids` are those of the first."""

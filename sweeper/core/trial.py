@@ -69,6 +69,12 @@ class ServerConfig:
             size *= int(self.args.get("dp_size") or self.args.get("dp") or 1)
         return size
 
+    @property
+    def nodes(self) -> int | None:
+        """Nodes the server was asked to span; None: as few as it fits on."""
+        asked = self.args.get("nnodes")
+        return int(asked) if asked else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:

@@ -2,8 +2,10 @@
 
 `python -m sweeper.effects.keeper LAUNCH_ID`, started before the server. It watches the controller and the launching
 process by pidfd; when either dies it ends the server's session, cleans the ledger and exits. It holds the launcher's
-lock files open, so that a GPU stays locked until its last process is gone. A line on standard input says that the
-server was stopped in order. Imports the standard library only: it must be watching before the server is spawned.
+lock files open, so that a GPU stays locked until its last process is gone. It is nobody's child: what ends the
+launcher's group, session or whole tree of processes does not reach it. A line on standard input says that the server
+was stopped in order; the end of its standard output, that it is gone itself. Imports the standard library only: it
+must be watching before the server is spawned.
 """
 
 import os
@@ -20,18 +22,21 @@ LONGEST_TICK_S = 30.0
 """How often the session's members are recorded: they change while the server starts, and nothing may disturb a load."""
 NONCE_SEARCH_S = 3.0
 """A server that was being forked when its launcher died shows its nonce only after exec."""
-READY = b"watching\n"
+READY = "watching"
+"""The line that says so also says its pid."""
 
 
 def main(argv: list[str]) -> int:
     """Exit code 0: the server is gone or was stopped in order; 1: something of it lives on."""
+    if os.fork():
+        os._exit(0)  # the parent ends, so that the child is adopted by init
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     launch_id = argv[0]
     entry = ledger.read_entry(launch_id)
     if entry is None:
         return 0
-    os.write(1, READY)
+    os.write(1, f"{READY} {os.getpid()}\n".encode())
     if _watch(launch_id, (entry.owner, entry.launcher)):
         return 0
     return 0 if _end(launch_id) else 1

@@ -3,8 +3,9 @@
 import contextlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -59,15 +60,23 @@ def busy_ports(ports: Sequence[int]) -> tuple[Listener, ...]:
 
 
 @contextlib.contextmanager
-def reserve_port(*, holder: str, dp_attention: bool = False, first: int | None = None) -> Iterator[int]:
+def reserve_port(
+    *,
+    holder: str,
+    dp_attention: bool = False,
+    first: int | None = None,
+    block: Callable[[int], Sequence[int]] | None = None,
+) -> Iterator[int]:
     """A free HTTP port whose whole block nobody else on this node reserves while this context is open.
 
+    `block`: the ports that come with a port, by default those of a server.
     The search begins at `first`, by default at a place of this process's own: another user's reservations cannot be
     seen, and a port that is free now may be theirs once their server has loaded.
     """
+    block = block or partial(port_block, dp_attention=dp_attention)
     begin = FIRST_PORT + os.getpid() * 17 % (LAST_PORT - FIRST_PORT) if first is None else first
     for port in (*range(begin, LAST_PORT), *range(FIRST_PORT, begin)):
-        locks = _claim(port_block(port, dp_attention=dp_attention), holder)
+        locks = _claim(block(port), holder)
         if locks is None:
             continue
         try:

@@ -114,6 +114,32 @@ class RunningServer:
         return failure
 
 
+class Companion:
+    """A further rank of a server that spans several nodes: it answers nothing, it only must not die."""
+
+    def __init__(self, spawned: Spawned, startup: Startup) -> None:
+        self._spawned = spawned
+        self._startup = startup
+        self._progress = Progress()
+        self._core: dict[int, ProcessId] = {}
+
+    async def ended(self) -> ServerFailure:
+        """Waits until it cannot go on, and says why."""
+        while not self._lost():  # noqa: ASYNC110  a process and a file are looked at; neither can set an event
+            await asyncio.sleep(self._startup.patience.watch_s)
+        await asyncio.sleep(self._startup.patience.doomed_s)  # the traceback is still being written
+        return diagnose(self._spawned.tail.all_lines(), self._startup.context(ready=False))
+
+    def _lost(self) -> bool:
+        self._progress = self._progress.after(self._spawned.tail.new_lines())
+        sid = self._spawned.process.pid
+        for _, pid in core_processes(sid):
+            if pid not in self._core and (identity := identify(pid)) is not None:
+                self._core[pid] = identity
+        dead = any(not alive(identity) for identity in self._core.values())
+        return self._spawned.process.poll() is not None or dead or bool(self._progress.doomed)
+
+
 async def prove(plan: LaunchPlan, spawned: Spawned, client: ControlClient) -> Mapping[str, Any]:
     """/server_info without secrets, after the answering server was proved to be the one launched."""
     try:

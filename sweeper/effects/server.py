@@ -18,7 +18,7 @@ from sweeper.effects.http import ControlClient
 from sweeper.effects.locks import Lock, hold_all, hold_one_of
 from sweeper.effects.ports import claim_block
 from sweeper.effects.process import LAUNCH_ID_VARIABLE
-from sweeper.effects.running import Readiness, RunningServer, core_processes, prove
+from sweeper.effects.running import Companion, Readiness, RunningServer, core_processes, prove
 from sweeper.effects.spawning import Spawned, dismiss, end_shielded, spawn_recorded
 from sweeper.effects.startup import Patience, Startup, argument, dump_stacks
 from sweeper.engine.devices import visible_devices
@@ -43,6 +43,21 @@ class SglangLauncher:
         self, plan: LaunchPlan, *, run_id: str, owner_pid: int, on_phase: OnPhase
     ) -> AsyncIterator[RunningServer]:
         """See core.launch.Launcher. Raises PreflightError (GpuBusy) before anything was started, else ServerError."""
+        async with self._launched(plan, run_id, owner_pid, on_phase) as (spawned, client, env, cleaned):
+            yield await self._ready(plan, spawned, client, env, cleaned, on_phase)
+
+    @contextlib.asynccontextmanager
+    async def accompany(self, plan: LaunchPlan, *, run_id: str, owner_pid: int) -> AsyncIterator[Companion]:
+        """A further rank of a server that spans nodes: as carefully started and ended, but nobody talks to it."""
+        async with self._launched(plan, run_id, owner_pid, lambda phase, detail: None) as (spawned, client, _, _):
+            startup = Startup(plan, spawned.process, client, spawned.tail, self._patience, lambda phase, detail: None)
+            yield Companion(spawned, startup)
+
+    @contextlib.asynccontextmanager
+    async def _launched(
+        self, plan: LaunchPlan, run_id: str, owner_pid: int, on_phase: OnPhase
+    ) -> AsyncIterator[tuple[Spawned, ControlClient, Mapping[str, str], tuple[float, Sequence[Gpu]]]]:
+        """The process, from an empty slot to the proof that all of it is gone; see `_ready` for the last."""
         holder = f"run {run_id}, port {plan.port}"
         on_phase("waiting", "")
         async with self._slot(plan, holder, lambda text: on_phase("waiting", text)) as locks:
@@ -60,8 +75,7 @@ class SglangLauncher:
             with _claimed(ports, holder) as port_locks:
                 clean_s = time.monotonic() - begun
                 async with self._running(plan, run_id, owner_pid, env, [*locks, *port_locks], before, on_phase) as made:
-                    spawned, client = made
-                    yield await self._ready(plan, spawned, client, env, (clean_s, before), on_phase)
+                    yield (*made, env, (clean_s, before))
 
     @contextlib.asynccontextmanager
     async def _slot(

@@ -3,21 +3,45 @@
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from sweeper.core.launch import LaunchPlan
 from sweeper.effects import keeper, ledger
 from sweeper.effects.affinity import side_cpus
 from sweeper.effects.gpu import Gpu
 from sweeper.effects.locks import Lock
-from sweeper.effects.process import Ending, end_session, identify, session_members, signal_session, spawn
+from sweeper.effects.process import (
+    Ending,
+    ProcessId,
+    alive,
+    end_session,
+    identify,
+    session_members,
+    signal_session,
+    spawn,
+)
 from sweeper.effects.startup import LogTail, Patience
 from sweeper.errors import PreflightError, ServerError
+
+DISMISS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeper:
+    """A keeper that watches: no child of ours, so it is known by its identity and by its two pipes."""
+
+    identity: ProcessId
+    tells: IO[bytes]
+    """Its standard input."""
+    lives: IO[bytes]
+    """Its standard output: ends when it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +49,7 @@ class Spawned:
     """A started server process with all that belongs to it."""
 
     process: "subprocess.Popen[bytes]"
-    keeper: "subprocess.Popen[bytes]"
+    keeper: "Keeper"
     entry: ledger.Entry
     tail: LogTail
 
@@ -70,7 +94,7 @@ async def spawn_recorded(
                 remedy="correct engine.python or engine.command_prefix",
             ) from error
         raise
-    entry = replace(entry, state="launched", server=identify(process.pid), keeper=identify(watcher.pid))
+    entry = replace(entry, state="launched", server=identify(process.pid), keeper=watcher.identity)
     if entry.server is None:  # ended before it could be looked at; its session may still hold something
         entry = replace(entry, server=replace(launcher, pid=process.pid))
     try:
@@ -83,7 +107,7 @@ async def spawn_recorded(
     return Spawned(process=process, keeper=watcher, entry=entry, tail=tail)
 
 
-def _start_keeper(launch_id: str, locks: Sequence[Lock]) -> "subprocess.Popen[bytes]":
+def _start_keeper(launch_id: str, locks: Sequence[Lock]) -> Keeper:
     """Start the keeper and wait until it watches."""
     root = str(Path(__file__).resolve().parents[2])
     env = {
@@ -100,27 +124,30 @@ def _start_keeper(launch_id: str, locks: Sequence[Lock]) -> "subprocess.Popen[by
         start_new_session=True,
         pass_fds=[lock.handle for lock in locks],
     )
+    assert process.stdin is not None
     assert process.stdout is not None
-    line = process.stdout.readline()
-    process.stdout.close()
-    if line != keeper.READY:
-        process.kill()
-        process.wait()
+    word, _, pid = process.stdout.readline().decode().partition(" ")
+    process.wait()  # only the parent of the one that watches
+    identity = identify(int(pid)) if word == keeper.READY else None
+    if identity is None:
+        process.stdin.close()
+        process.stdout.close()
         raise PreflightError(f"the keeper process did not start: {sys.executable} -m {keeper.__name__}")
-    return process
+    return Keeper(identity=identity, tells=process.stdin, lives=process.stdout)
 
 
-def dismiss(watcher: "subprocess.Popen[bytes]") -> None:
+def dismiss(watcher: Keeper) -> None:
     """Tell the keeper that its server is gone, and wait until it has let go of the locks."""
-    assert watcher.stdin is not None
     with contextlib.suppress(OSError):
-        watcher.stdin.write(b"stopped\n")
-        watcher.stdin.close()
-    try:
-        watcher.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        watcher.kill()
-        watcher.wait()
+        watcher.tells.write(b"stopped\n")
+        watcher.tells.close()
+    ended, _, _ = select.select([watcher.lives], [], [], DISMISS_S)
+    if not ended and alive(watcher.identity):
+        os.kill(watcher.identity.pid, signal.SIGKILL)
+        select.select([watcher.lives], [], [], DISMISS_S)
+    watcher.lives.close()
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(watcher.identity.pid, os.WNOHANG)  # where we are a container's init, it was given back to us
 
 
 async def end_shielded(spawned: Spawned, patience: Patience) -> Ending:

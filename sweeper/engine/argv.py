@@ -37,11 +37,12 @@ UNPREFIXED = ("enable_multi_layer_eagle", "uno_lora_path", "spec_trace_dir")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where a server runs: one node's GPUs and ports."""
+    """Where one node's part of a server runs."""
 
     gpu_ids: tuple[int, ...]
     """Physical ids; empty on the CPU engine."""
     host: str = "127.0.0.1"
+    """As the other nodes reach it."""
     port: int
     log_path: Path
 
@@ -117,19 +118,34 @@ def rank_plans(plan: LaunchPlan, seats: Sequence[Seat], *, dist_port: int) -> tu
     """One launch per node for a server that spans several: rank 0 answers requests, all meet at its `dist_port`.
 
     `plan` is the launch on one node; `seats[r]` is the node of rank r, rank 0 first. One seat gives the plan unchanged.
+    The further ranks answer no requests, but each takes a port; their launch ids (`…-r1`) stand in their own ledgers.
     """
     if len(seats) == 1:
         return (plan,)
     meeting = f"{seats[0].host}:{dist_port}"
+    together = ("--nnodes", str(len(seats)), "--node-rank")
     return tuple(
-        replace(
-            plan,
-            argv=(*plan.argv, "--nnodes", str(len(seats)), "--node-rank", str(rank), "--dist-init-addr", meeting),
-            env={**plan.env, "CUDA_VISIBLE_DEVICES": ",".join(map(str, seat.gpu_ids))} if seat.gpu_ids else plan.env,
-            gpu_ids=seat.gpu_ids,
-            log_path=seat.log_path,
-        )
+        _rank_plan(plan, rank, seat, (*together, str(rank), "--dist-init-addr", meeting))
         for rank, seat in enumerate(seats)
+    )
+
+
+def _rank_plan(plan: LaunchPlan, rank: int, seat: Seat, words: Sequence[str]) -> LaunchPlan:
+    argv = list(plan.argv)
+    argv[len(argv) - argv[::-1].index("--port")] = str(seat.port)
+    launch_id = f"{plan.launch_id}-r{rank}" if rank else plan.launch_id
+    env = {**plan.env, "SWEEPER_LAUNCH_ID": launch_id}
+    if seat.gpu_ids:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, seat.gpu_ids))
+    return replace(
+        plan,
+        launch_id=launch_id,
+        argv=(*argv, *words),
+        env=env,
+        gpu_ids=seat.gpu_ids,
+        port=seat.port,
+        base_url=f"http://{plan.host}:{seat.port}",
+        log_path=seat.log_path,
     )
 
 

@@ -110,6 +110,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"NCCL error|nccl\w*Error|DistBackendError|DistNetworkError|Gloo connectFullMesh failed"
+        r"|gloo/transport.*Connection closed by peer"
         r"|NCCL.*(?:unhandled|timed? ?out)",
         "nccl",
         "",

@@ -27,6 +27,11 @@ def port_block(port: int, *, dp_attention: bool = False) -> tuple[int, ...]:
     return (port, nccl_port(port), *range(init, init + DP_ATTENTION_PORTS))
 
 
+def meeting_block(port: int) -> tuple[int, ...]:
+    """What `--dist-init-addr HOST:port` takes on the first node: the port, and with DP attention the six after it."""
+    return tuple(range(port, port + DP_ATTENTION_PORTS))
+
+
 def port_collisions(blocks: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
     """One sentence for every port that two servers of a plan would both open."""
     owner: dict[int, str] = {}

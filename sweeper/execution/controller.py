@@ -176,7 +176,9 @@ class Controller:
     async def _slot(self, choice: Choice) -> Slot | None:
         """Waits for room; None when there will be none, or the run is being stopped."""
         entry = choice.entry
-        acquiring = asyncio.ensure_future(self._pool.acquire(self._accounts.group(entry.group_id).gpus, choice.place))
+        gpus = self._accounts.group(entry.group_id).gpus
+        nodes = self._accounts.arm_of_group(entry.group_id).server.nodes
+        acquiring = asyncio.ensure_future(self._pool.acquire(gpus, choice.place, nodes=nodes))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([acquiring, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -223,6 +225,7 @@ class Controller:
             slot=slot.name,
             owner_pid=os.getpid(),
             reference_at=self._reference_at(entry),
+            nodes=slot.nodes,
         )
 
     def _reference_at(self, entry: ServerStart) -> int | None:

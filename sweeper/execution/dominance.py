@@ -18,11 +18,16 @@ def dominated_by(plan: Plan, failed: Arm) -> tuple[Arm, ...]:
 
 
 def refused_too(plan: Plan, failed: Arm, message: str) -> tuple[Arm, ...]:
-    """Arms that carry what the engine refused `failed` for, as its bad_argument `message` names it."""
+    """Arms that carry what the engine refused `failed` for, as its bad_argument `message` names it.
+
+    A message that names no flag refuses them all together: then these are the arms that carry every one of them.
+    """
     refused = refused_flags(message)
-    if refused is None:
-        return ()
     own = _flags(failed.server)
+    if refused is None:
+        return tuple(
+            arm for arm in plan.arms if arm.arm_id != failed.arm_id and own.items() <= _flags(arm.server).items()
+        )
     named = {flag for flag in own if any(option.startswith(flag) for option in refused.options)}
     exact = named & set(refused.options) or named  # without an exact one it was abbreviated
 

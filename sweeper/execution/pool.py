@@ -20,19 +20,20 @@ class Slot:
     name: str
     """For people: `node-1 GPU 0,1`, `cpu`."""
     gpu_ids: tuple[int, ...]
-    """Physical ids; empty on the CPU engine."""
+    """Physical ids; empty on the CPU engine. Of the first node, where a server spans several."""
     place: Place | None = None
     """What it takes of the pool's room; None: it spans nodes."""
+    nodes: int = 1
 
 
 class Pool(Protocol):
     def room(self) -> Room:
         """The nodes as they are now, with all that is taken."""
 
-    async def acquire(self, gpus: int, at: Place | None = None) -> Slot:
+    async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:
         """Waits for room for a server of `gpus` GPUs (or CPU slots), if possible at a wanted place.
 
-        Raises PreflightError when it can never fit.
+        `nodes`: how many nodes it shall span; None: as few as possible. Raises PreflightError when it can never fit.
         """
 
     def run(self, slot: Slot, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
@@ -60,8 +61,8 @@ class LocalPool:
     def room(self) -> Room:
         return Room(nodes=(Node(name="local", units=tuple(range(self._slots))),))
 
-    async def acquire(self, gpus: int, at: Place | None = None) -> Slot:
-        if gpus > 1:
+    async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:
+        if gpus > 1 or (nodes or 1) > 1:
             raise PreflightError(f"a server of {gpus} slots does not fit in a local slot; use a Ray pool")
         await self._free.acquire()
         number = at.units[0] if at is not None and at.units[0] in self._numbers else self._numbers[0]

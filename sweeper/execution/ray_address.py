@@ -1,6 +1,7 @@
 """The address of a Ray cluster: does anybody answer there, and what its errors mean. Needs no ray."""
 
 import asyncio
+import re
 import socket
 
 from sweeper.errors import PreflightError
@@ -42,6 +43,10 @@ def why_not(address: str | None, error: Exception, *, version: str) -> str:
     lower = str(error).lower()
     if address is None:
         return f"Ray did not start: {told}"
+    versions = re.findall(r"(?:Ray|Python): (\S+)", str(error))
+    if "version mismatch" in lower and len(versions) == 4:
+        theirs, ours = (f"Ray {one} and Python {two}" for one, two in (versions[:2], versions[2:]))
+        return f"{address}: the cluster runs {theirs}, this is {ours}; install the cluster's versions"
     if "version" in lower and "ray" in lower:
         return f"{address}: another Ray or Python than here ({version}): {told}; install the cluster's versions"
     if "token" in lower or "auth" in lower:

@@ -1,108 +1,63 @@
-"""Slots on a Ray cluster: a placement group and an actor each. The only module that knows Ray."""
+"""Slots on a Ray cluster: a placement group and an actor each.
 
+Ray reads its environment when it is imported: the module that sets it stands before it.
+"""
+
+from sweeper.execution.ray_cluster import (
+    WORKER_ENV,
+    ClusterNode,
+    Whereabouts,
+    connect,
+    nodes_with,
+    own_name,
+    python_path,
+)
+
+# isort: split
 import asyncio
 import atexit
-import logging
-import os
-import queue
-import socket
 import threading
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_WORKER_ENV = {
-    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
-    "RAY_kill_child_processes_on_worker_exit": "false",
-}
-"""Workers keep CUDA_VISIBLE_DEVICES as the node has it: a slot's GPUs reach the server by its launch plan alone. And a
-worker that ends must not take the keeper along, which is there to end the server with all that belongs to it."""
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-}
-"""Read when ray is imported: nothing is sent anywhere, no notices, no second environment beside the one we run in."""
-_PRIORITY = {"RAY_worker_niceness": "0"}
-"""Ray starts its workers at niceness 15, and servers inherit it: a neighbour's work would slow what is measured."""
-for _name, _value in {**_QUIET, **_WORKER_ENV, **_PRIORITY}.items():
-    os.environ.setdefault(_name, _value)
+import ray
+import ray.exceptions
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-import ray  # noqa: E402  after its environment
-import ray.exceptions  # noqa: E402
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group  # noqa: E402
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
+from sweeper.core.events import GroupEvent
+from sweeper.core.run import GroupJob
+from sweeper.errors import PreflightError, ServerError
+from sweeper.execution.pool import Slot
+from sweeper.execution.ray_address import first_line, last_line, until_gone
+from sweeper.execution.ray_worker import Worker
+from sweeper.execution.runner import Tools
+from sweeper.planning.placement import Node, Place, Room
 
-from sweeper.core.events import GroupEvent  # noqa: E402
-from sweeper.core.run import GroupJob  # noqa: E402
-from sweeper.errors import PreflightError, ServerError  # noqa: E402
-from sweeper.execution.pool import Slot, pump  # noqa: E402
-from sweeper.execution.ray_address import first_line, last_line, probe, until_gone, why_not  # noqa: E402
-from sweeper.execution.runner import Tools  # noqa: E402
-from sweeper.planning.placement import Node, Place, Room  # noqa: E402
-
-OBJECT_STORE_BYTES = 256 * 2**20
-"""Events are small; Ray's default is a third of the memory."""
 STOP_TIMEOUT_S = 120.0
 """A worker that has not stopped its server by then is killed; the keeper ends the server."""
-CONNECT_TIMEOUT_S = 180.0
-"""A Ray of our own takes 3 s to start on an idle machine, half a minute on a busy one."""
-HOLD_TIMEOUT_S = 5.0
-"""GPUs that are free are given within milliseconds."""
+PATIENCE_S = 5.0
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
-    node_id: str
-    name: str
-    room: int
-    """GPUs, or CPUs for the CPU engine."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reserved:
     slot: Slot
-    node: _Node
+    nodes: tuple[ClusterNode, ...]
+    """More than one: the server spans them, an equal share on each."""
     gpus: int
     group: PlacementGroup
-    worker: Any
+    workers: tuple[Any, ...]
+    """One a node; the first runs the group."""
+    places: tuple[Place, ...]
+    """What each holds of its node."""
 
-
-class Worker:
-    """Runs in the slot, on whatever node that is."""
-
-    def __init__(self, tools: Callable[[], Tools], controller_node: str) -> None:
-        self._tools = tools()
-        self._controller_node = controller_node
-        self._task: asyncio.Task[None] | None = None
-
-    async def place(self) -> tuple[str, tuple[int, ...], tuple[int, ...] | None]:
-        """Host name, the physical ids of the slot's GPUs (Ray's ids are), and of those the node has; None: all."""
-        ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
-        given = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-        visible = tuple(sorted(int(word) for word in given)) if all(word.isdigit() for word in given) else None
-        return socket.gethostname(), tuple(sorted(int(one) for one in ids)), visible
-
-    async def pid(self) -> int:
-        return os.getpid()
-
-    async def run(self, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
-        # Elsewhere the controller's pid means nothing; Ray ends this process when the controller is gone.
-        near = ray.get_runtime_context().get_node_id() == self._controller_node
-        here = job if near else replace(job, owner_pid=os.getpid())
-        events: asyncio.Queue[GroupEvent | None] = asyncio.Queue()
-        self._task = asyncio.create_task(pump(here, self._tools, events))
-        while (event := await events.get()) is not None:
-            yield event
-        self._task = None
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+    @property
+    def share(self) -> int:
+        return self.gpus // len(self.nodes)
 
 
 class RayPool:
@@ -122,32 +77,27 @@ class RayPool:
         """Physical GPU ids of nodes that were given only some of theirs."""
         self.abandoned = False
         """Ray could not be left in order: this process must end by os._exit, or Ray's threads crash it at its end."""
-        _connect(address)
+        connect(address)
 
     def room(self) -> Room:
-        nodes = [Node(name=node.node_id, units=self._units(node)) for node in _nodes(self._resource)]
-        return Room(nodes=tuple(nodes), exclusive=self._exclusive)
+        found = [Node(name=node.node_id, units=self._units(node)) for node in nodes_with(self._resource)]
+        return Room(nodes=tuple(found), exclusive=self._exclusive)
 
-    async def acquire(self, gpus: int, at: Place | None = None) -> Slot:
+    async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:
         async with self._changed:
             while True:
-                if (kept := self._take_idle(gpus, at)) is not None:
+                if (kept := self._take_idle(gpus, at, nodes)) is not None:
                     return kept.slot
-                node = self._node_with_room(gpus, at)
-                if node is not None:
-                    break
-                await self._changed.wait()
-            here = at if at is not None and at.node == node.node_id else None
-            self._drop_idle(node, here)
-            self._count += 1
-            slot_id = f"slot-{self._count}"
-            reserved = await self._reserve_at(slot_id, node, gpus, here)
-            self._reserved[slot_id] = reserved
-            return reserved.slot
+                chosen = self._nodes_with_room(gpus, at, nodes)
+                if chosen is None:
+                    await self._changed.wait()
+                elif (reserved := await self._reserve_unless_lost(chosen, gpus, at)) is not None:
+                    self._reserved[reserved.slot.slot_id] = reserved
+                    return reserved.slot
 
     async def run(self, slot: Slot, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
         reserved = self._reserved[slot.slot_id]
-        stream = reserved.worker.run.options(num_returns="streaming").remote(job)
+        stream = reserved.workers[0].run.options(num_returns="streaming").remote(job, reserved.workers[1:])
         ended = False
         try:
             async for event in self._while_ray_lives(stream):
@@ -165,6 +115,9 @@ class RayPool:
         finally:
             if not ended:
                 await self._stop_worker(reserved)
+            if slot.slot_id in self._reserved:
+                for worker in reserved.workers:
+                    await fetch(worker, job.run_dir)
 
     async def _while_ray_lives(self, stream: Any) -> AsyncGenerator[GroupEvent, None]:
         """Ray itself would wait a minute for its dead head, and then abort this process."""
@@ -185,11 +138,12 @@ class RayPool:
 
     async def worker_pid(self, slot: Slot) -> int:
         """Of the process that runs the slot's groups, on its own node."""
-        pid: int = await self._reserved[slot.slot_id].worker.pid.remote()
+        pid: int = await self._reserved[slot.slot_id].workers[0].pid.remote()
         return pid
 
-    async def node_id(self, slot: Slot) -> str:
-        return self._reserved[slot.slot_id].node.node_id
+    async def node_ids(self, slot: Slot) -> tuple[str, ...]:
+        """One, or those that the server spans, the first one first."""
+        return tuple(node.node_id for node in self._reserved[slot.slot_id].nodes)
 
     async def stop(self) -> None:
         running = [one for slot_id, one in self._reserved.items() if slot_id not in self._idle]
@@ -215,101 +169,146 @@ class RayPool:
             self._discard(reserved)
         ray.shutdown()
 
-    def _take_idle(self, gpus: int, at: Place | None) -> _Reserved | None:
+    def _take_idle(self, gpus: int, at: Place | None, nodes: int | None) -> _Reserved | None:
         for slot_id in self._idle:
             one = self._reserved[slot_id]
-            if one.gpus == gpus and at in (None, one.slot.place):
+            if one.gpus == gpus and at in (None, one.slot.place) and nodes in (None, len(one.nodes)):
                 self._idle.remove(slot_id)
                 return one
         return None
 
-    def _units(self, node: _Node) -> tuple[int, ...]:
+    def _units(self, node: ClusterNode) -> tuple[int, ...]:
         """Physical GPUs (or CPU slots) of a node."""
         visible = self._visible.get(node.node_id, ())
         return visible if len(visible) == node.room else tuple(range(node.room))
 
-    def _free_units(self, node: _Node) -> tuple[int, ...]:
+    def _free_units(self, node: ClusterNode) -> tuple[int, ...]:
         """Those that no worker of ours holds, idle or not."""
-        places = [one.slot.place for one in self._reserved.values()]
-        held = {unit for place in places if place and place.node == node.node_id for unit in place.units}
+        places = [place for one in self._reserved.values() for place in one.places]
+        held = {unit for place in places if place.node == node.node_id for unit in place.units}
         return tuple(unit for unit in self._units(node) if unit not in held)
 
-    def _node_with_room(self, gpus: int, at: Place | None) -> _Node | None:
-        nodes = _nodes(self._resource)
-        fitting = [node for node in nodes if node.room >= gpus]
-        if not fitting:
-            largest = max((node.room for node in nodes), default=0)
-            raise PreflightError(
-                f"a server of {gpus} {self._resource}s does not fit: the largest node has {largest}; "
-                "lower tp_size or join a cluster with --ray-address"
-            )
-        wanted_first = sorted(fitting, key=lambda node: at is not None and node.node_id != at.node)
-        return next((node for node in wanted_first if self._has_room(node, gpus)), None)
+    def _nodes_with_room(self, gpus: int, at: Place | None, asked: int | None) -> tuple[ClusterNode, ...] | None:
+        """As few nodes as the server fits on; None: it must wait for them. PreflightError: it never fits."""
+        known = sorted(nodes_with(self._resource), key=lambda node: at is not None and node.node_id != at.node)
+        for count in [asked] if asked else range(1, len(known) + 1):
+            share, rest = divmod(gpus, count)
+            fitting = [node for node in known if node.room >= share]
+            if rest == 0 and len(fitting) >= count:
+                free = [node for node in fitting if self._has_room(node, share)]
+                return tuple(free[:count]) if len(free) >= count else None
+        largest = max((node.room for node in known), default=0)
+        shared = f" equally on {asked or 'several'} of {len(known)} nodes" if len(known) > 1 or asked else ""
+        raise PreflightError(
+            f"a server of {gpus} {self._resource}s does not fit{shared}: the largest node has {largest}; "
+            "lower tp_size or join a cluster with --ray-address"
+        )
 
-    def _has_room(self, node: _Node, gpus: int) -> bool:
+    def _has_room(self, node: ClusterNode, gpus: int) -> bool:
         taken = [
-            one.gpus
+            one.share
             for slot_id, one in self._reserved.items()
-            if one.node.node_id == node.node_id and slot_id not in self._idle
+            if node.node_id in {taken.node_id for taken in one.nodes} and slot_id not in self._idle
         ]
         return not taken if self._exclusive else sum(taken) + gpus <= node.room
 
-    def _drop_idle(self, node: _Node, at: Place | None) -> None:
+    def _drop_idle(self, node: ClusterNode, at: Place | None) -> None:
         """Those in the way of a place, or all of the node."""
         for slot_id in list(self._idle):
             one = self._reserved[slot_id]
-            apart = at is not None and one.slot.place is not None and not set(at.units) & set(one.slot.place.units)
-            if one.node.node_id == node.node_id and not apart:
+            held = {unit for place in one.places if place.node == node.node_id for unit in place.units}
+            if held and (at is None or held & set(at.units)):
                 self._discard(one)
 
-    async def _reserve_at(self, slot_id: str, node: _Node, gpus: int, at: Place | None) -> _Reserved:
-        """Ray gives the lowest GPUs that are free: those below the wanted ones are held until they are taken."""
-        below = sum(unit < at.units[0] for unit in self._free_units(node)) if at is not None else 0
-        if below == 0 or self._resource == "CPU":
-            return await self._reserve(slot_id, node, gpus)
-        held = placement_group([{"GPU": float(below)}], bundle_label_selector=[{"ray.io/node-id": node.node_id}])
+    async def _reserve_unless_lost(
+        self, chosen: tuple[ClusterNode, ...], gpus: int, at: Place | None
+    ) -> _Reserved | None:
+        """None: a node went away meanwhile; Ray would wait for it for ever."""
+        here = at if at is not None and [at.node] == [node.node_id for node in chosen] else None
+        for node in chosen:
+            self._drop_idle(node, here)
+        self._count += 1
+        reserving = asyncio.ensure_future(self._reserve_at(f"slot-{self._count}", chosen, gpus, here))
         try:
-            await asyncio.to_thread(held.wait, HOLD_TIMEOUT_S)
-            return await self._reserve(slot_id, node, gpus)
+            while not reserving.done():
+                await asyncio.wait([reserving], timeout=PATIENCE_S)
+                if not set(chosen) <= set(nodes_with(self._resource)):
+                    return None
+            return reserving.result()
+        finally:
+            reserving.cancel()
+            await asyncio.gather(reserving, return_exceptions=True)
+
+    async def _reserve_at(
+        self, slot_id: str, chosen: tuple[ClusterNode, ...], gpus: int, at: Place | None
+    ) -> _Reserved:
+        """Ray gives the lowest GPUs that are free: those below the wanted ones are held until they are taken."""
+        below = sum(unit < at.units[0] for unit in self._free_units(chosen[0])) if at is not None else 0
+        if below == 0 or self._resource == "CPU":
+            return await self._reserve(slot_id, chosen, gpus)
+        held = placement_group(
+            [{"GPU": float(below)}],
+            name=own_name(f"{slot_id}-held"),
+            bundle_label_selector=[{"ray.io/node-id": chosen[0].node_id}],
+        )
+        try:
+            await asyncio.to_thread(held.wait, PATIENCE_S)
+            return await self._reserve(slot_id, chosen, gpus)
         finally:
             remove_placement_group(held)
 
-    async def _reserve(self, slot_id: str, node: _Node, gpus: int) -> _Reserved:
-        bundle = {"CPU": 1.0, "GPU": float(gpus)} if self._resource == "GPU" else {"CPU": float(gpus)}
+    async def _reserve(self, slot_id: str, chosen: tuple[ClusterNode, ...], gpus: int) -> _Reserved:
+        share = gpus // len(chosen)
+        bundle = {"CPU": 1.0, "GPU": float(share)} if self._resource == "GPU" else {"CPU": float(share)}
         group = placement_group(
-            [bundle], strategy="STRICT_PACK", bundle_label_selector=[{"ray.io/node-id": node.node_id}]
+            [bundle] * len(chosen),
+            strategy="STRICT_PACK" if len(chosen) == 1 else "STRICT_SPREAD",
+            name=own_name(slot_id),
+            bundle_label_selector=[{"ray.io/node-id": node.node_id} for node in chosen],
         )
         try:
             await group.ready()
-            options: dict[str, Any] = {
-                "num_cpus": bundle["CPU"],
-                "num_gpus": bundle.get("GPU", 0),
-                "max_concurrency": 4,
-                "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
-            }
-            if not self._own_cluster:
-                options["runtime_env"] = {"env_vars": {"PYTHONPATH": _python_path(), **_WORKER_ENV}}
-            controller_node = ray.get_runtime_context().get_node_id()
-            worker = _remote(Worker).options(**options).remote(self._tools, controller_node)
-            host, gpu_ids, visible = await worker.place.remote()
+            names = [slot_id, *(f"{slot_id}-rank{rank}" for rank in range(1, len(chosen)))]
+            workers = tuple(self._worker(group, index, name, bundle) for index, name in enumerate(names))
+            seen = [await worker.place.remote() for worker in workers]
         except ray.exceptions.RayError as error:
             remove_placement_group(group)
+            where = ", ".join(node.name for node in chosen)
             raise PreflightError(
-                f"no worker starts on {node.name}: {last_line(error)}; install the same Sweeper and Python there"
+                f"no worker starts on {where}: {last_line(error)}; install the same Sweeper and Python there"
             ) from error
         except BaseException:
             remove_placement_group(group)
             raise
-        name = f"{host} GPU {','.join(map(str, gpu_ids))}" if gpu_ids else f"{host} CPU"
-        if visible is not None:
-            self._visible[node.node_id] = visible
-        units = gpu_ids or self._free_units(node)[:gpus]
-        slot = Slot(slot_id=slot_id, name=name, gpu_ids=gpu_ids, place=Place(node=node.node_id, units=units))
-        return _Reserved(slot=slot, node=node, gpus=gpus, group=group, worker=worker)
+        places = tuple(self._place(node, share, at) for node, at in zip(chosen, seen, strict=True))
+        slot = Slot(
+            slot_id=slot_id,
+            name=" + ".join(map(_name, seen)),
+            gpu_ids=seen[0].gpu_ids,
+            place=places[0] if len(chosen) == 1 else None,
+            nodes=len(chosen),
+        )
+        return _Reserved(slot=slot, nodes=chosen, gpus=gpus, group=group, workers=workers, places=places)
+
+    def _place(self, node: ClusterNode, share: int, at: Whereabouts) -> Place:
+        self._visible[node.node_id] = at.visible or ()
+        return Place(node=node.node_id, units=at.gpu_ids or self._free_units(node)[:share])
+
+    def _worker(self, group: PlacementGroup, index: int, name: str, bundle: Mapping[str, float]) -> Any:
+        options: dict[str, Any] = {
+            "name": own_name(name),
+            "num_cpus": bundle["CPU"],
+            "num_gpus": bundle.get("GPU", 0),
+            "max_concurrency": 8,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+        }
+        if not self._own_cluster:
+            options["runtime_env"] = {"env_vars": {"PYTHONPATH": python_path(), **WORKER_ENV}}
+        return _remote(Worker).options(**options).remote(self._tools, ray.get_runtime_context().get_node_id())
 
     async def _stop_worker(self, reserved: _Reserved) -> None:
         try:
-            await asyncio.wait_for(_await(reserved.worker.stop.remote()), STOP_TIMEOUT_S)
+            await asyncio.wait_for(_await(reserved.workers[0].stop.remote()), STOP_TIMEOUT_S)
         except (TimeoutError, ray.exceptions.RayError):
             self._discard(reserved)
 
@@ -318,81 +317,43 @@ class RayPool:
         if reserved.slot.slot_id in self._idle:
             self._idle.remove(reserved.slot.slot_id)
         try:
-            ray.kill(reserved.worker)
+            for worker in reserved.workers:
+                ray.kill(worker)
             remove_placement_group(reserved.group)
         except (ray.exceptions.RayError, ValueError):
             pass  # the cluster itself is gone, and with it what was to be given back
 
 
-async def _following(stream: Any) -> GroupEvent | None:
-    """The next event; None at the end."""
+async def fetch(worker: Any, run_dir: Path) -> None:
+    """Brings what a node without this folder kept for itself: the server's log. A lost worker's is lost with it."""
+    stream = worker.fetched.options(num_returns="streaming").remote()
+    try:
+        while (piece := await _following(stream)) is not None:
+            name, data = piece
+            path = run_dir / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(data)
+    except (ray.exceptions.RayError, OSError):
+        return
+
+
+def _name(place: Whereabouts) -> str:
+    return f"{place.host} GPU {','.join(map(str, place.gpu_ids))}" if place.gpu_ids else f"{place.host} CPU"
+
+
+async def _following(stream: Any) -> Any:
+    """The next thing a worker sent; None at the end."""
     try:
         reference = await anext(stream)
     except StopAsyncIteration:
         return None
-    event: GroupEvent = await reference
-    return event
+    return await reference
 
 
 async def _await(reference: Any) -> Any:
     return await reference
 
 
-def _connect(address: str | None) -> None:
-    """Starts a Ray of our own, or joins one; every way to fail is one line."""
-    options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-    if address is None:  # workers of our own Ray inherit this; a checkout is found whatever the current folder is
-        os.environ["PYTHONPATH"] = _python_path()
-    else:
-        probe(address)
-    outcome: queue.Queue[Exception | None] = queue.Queue()
-
-    def connect() -> None:
-        try:
-            ray.init(
-                address=address or "local",
-                log_to_driver=False,
-                logging_level=logging.CRITICAL,  # what fails is raised to us as well, and told in our words
-                **(options if address is None else {}),
-            )
-        except Exception as error:  # noqa: BLE001  told to the user below, whatever Ray raises
-            outcome.put(error)
-            return
-        outcome.put(None)
-        threading.Event().wait()  # the kernel ends Ray's daemons with the thread that started them
-
-    threading.Thread(target=connect, daemon=True).start()  # it never returns where something else listens
-    try:
-        error = outcome.get(timeout=CONNECT_TIMEOUT_S)
-    except queue.Empty:
-        atexit.unregister(ray.shutdown)
-        waited = f"did not answer within {CONNECT_TIMEOUT_S:.0f} s"
-        raise PreflightError(f"{address or 'Ray'}: {waited}; see `ray status` there") from None
-    if error is not None:
-        raise PreflightError(why_not(address, error, version=ray.__version__)) from error
-
-
 def _remote(kind: Any) -> Any:
     return ray.remote(kind)
-
-
-def _all_nodes() -> list[dict[str, Any]]:
-    listed: Any = ray.nodes  # untyped in Ray
-    nodes: list[dict[str, Any]] = listed()
-    return nodes
-
-
-def _nodes(resource: str) -> list[_Node]:
-    return [
-        _Node(node_id=node["NodeID"], name=node["NodeManagerHostname"], room=int(node["Resources"].get(resource, 0)))
-        for node in _all_nodes()
-        if node["Alive"]
-    ]
-
-
-def _python_path() -> str:
-    """So that a checkout that is not installed is found by the workers too."""
-    import sweeper
-
-    root = str(Path(sweeper.__file__).parent.parent)
-    return os.pathsep.join(dict.fromkeys([root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))

@@ -35,7 +35,11 @@ from sweeper.errors import ServerError, SweeperError
 from sweeper.execution.alarm import Alarm, Listen
 from sweeper.execution.failures import failure_of, label_lie, outcome_failure, with_start
 from sweeper.execution.marks import marks_of
+from sweeper.execution.ranks import Accompany
 from sweeper.execution.warmup import warm_up
+
+DYING_S = 5.0
+DYING_LOOKS = 10
 
 
 class Drive(Protocol):
@@ -80,6 +84,8 @@ class Tools:
     """Keeps what a hanging server is doing beside its log, as far as that can be seen."""
     record_reference: Callable[[Server, GroupJob], Awaitable[Reference]] | None = None
     """The pass of `GroupJob.reference_at`; raises OSError or ValueError. None: this server has no log-probabilities."""
+    accompany: Accompany | None = None
+    """Starts the part of a server that spans nodes on a further one; None: servers stay on one node."""
 
 
 async def run_group(job: GroupJob, tools: Tools) -> AsyncGenerator[GroupEvent, None]:
@@ -180,7 +186,7 @@ class _Group:
             outcome = await self.tools.drive(
                 server, job.prompts, job.workload, owed.trial.load, listen=self._alarm(server, owed)
             )
-        if (dead := await server.failure()) is not None:
+        if (dead := await _death(server, outcome)) is not None:
             raise self._cut(owed, outcome, dead)
         outcome = replace(outcome, flush=flush)
         failure = outcome_failure(outcome)
@@ -332,6 +338,17 @@ async def _answering(server: Server) -> AsyncGenerator[None, None]:
     except OSError as error:
         await _alive(server)
         raise ServerError(f"the server takes no connections: {error}", failure_class="crash_load") from error
+
+
+async def _death(server: Server, outcome: LoadOutcome) -> ServerFailure | None:
+    """A server that broke off its last answers is given a moment to be seen dying, on whatever node the cause is."""
+    last = max(outcome.samples, key=lambda sample: sample.end_ns or 0, default=None)
+    broken = last is not None and last.error is not None and last.error.kind in ("refused", "dropped", "cut")
+    for _ in range(DYING_LOOKS if broken else 0):
+        if (dead := await server.failure()) is not None:
+            return dead
+        await asyncio.sleep(DYING_S / DYING_LOOKS)
+    return await server.failure()
 
 
 async def _alive(server: Server) -> None:

@@ -34,8 +34,10 @@ CPU_ENGINE = Path(__file__).parent.parent / "data" / "cpu_engine"
 def real_tools() -> Tools:
     """A function at the top of a module, so that workers of other processes import it by name."""
     gpus = NvmlGpus()
+    launcher = SglangLauncher(gpus=gpus)
     return Tools(
-        launcher=SglangLauncher(gpus=gpus),
+        launcher=launcher,
+        accompany=launcher.accompany,
         prepare=prepare,
         drive=drive_server,
         watch_gpus=lambda gpu_ids: record_conditions(gpus, gpu_ids),
@@ -59,6 +61,7 @@ def prepare(job: GroupJob) -> Iterator[LaunchPlan]:
             server,
             launch_id=uuid.uuid4().hex[:12],
             gpu_ids=job.gpu_ids,
+            nnodes=job.nodes,
             port=port,
             log_path=folder / layout.SERVER_LOG,
             python=sys.executable,

@@ -4,6 +4,7 @@ results/<experiment>/<run_id>/
   plan.json environment.json events.jsonl report.html
   groups/<group_id>/reference.json      a baseline's greedy answers with log-probabilities
   groups/<group_id>/start-<k>/{launch.json, server_info.json, server.log, partial-<trial_id>-repeat-<r>.parquet}
+  groups/<group_id>/start-<k>/server-rank<n>.log   of the further nodes of a server that spans several
   trials/<trial_id>/{trial.json, result.json}
   trials/<trial_id>/start-<k>-repeat-<r>/{samples.parquet, measurement.json, lossless.json}
   aside/<when>/…                        what was found half-written or no longer belongs
@@ -58,6 +59,11 @@ def start_dir(run_dir: Path, group_id: str, start: int) -> Path:
 def reference_file(run_dir: Path, group_id: str) -> Path:
     """Beside the starts of the baseline's group: it outlives a start that is set aside."""
     return run_dir / GROUPS / group_id / REFERENCE
+
+
+def rank_log(rank: int) -> str:
+    """Of a further rank of a server that spans nodes, beside the first one's."""
+    return SERVER_LOG if rank == 0 else f"server-rank{rank}.log"
 
 
 def trial_dir(run_dir: Path, trial_id: str) -> Path:

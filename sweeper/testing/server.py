@@ -17,12 +17,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from sweeper.testing.generation import Fault, FaultKind, Script
+from sweeper.testing.meeting import LOST, meeting
 from sweeper.testing.serving import Connection, FakeServer, Life
 
 VERSION = "0.5.23"
@@ -133,20 +134,36 @@ async def _serve(server: FakeServer) -> None:
     if server.life.hang_start:
         await ended.wait()
         return
-    await asyncio.sleep(server.life.ready_after_s)
+    async with meeting(server.info) as lost:
+        await asyncio.sleep(server.life.ready_after_s)
+        await _answer(server, ended, lost)
+
+
+async def _answer(server: FakeServer, ended: asyncio.Event, lost: asyncio.Event) -> None:
+    """Until it is asked to end, or another rank is gone."""
     log("Load weight end. elapsed=0.10 s, type=LlamaForCausalLM, avail mem=9.00 GB")
     log("Capture target verify CUDA graph begin. backend=full")
+    async with AsyncExitStack() as stack:
+        if not server.info.get("node_rank"):
+            await stack.enter_async_context(await _listening(server))
+            log("Application startup complete.")
+            log(FIRED_UP)
+        waits = [asyncio.create_task(event.wait()) for event in (ended, lost)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    if not ended.is_set():
+        log(LOST)
+        raise SystemExit(1)
+
+
+async def _listening(server: FakeServer) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
     try:
-        listener = await loop.create_server(
+        return await loop.create_server(
             lambda: Connection(server), server.info["host"], server.info["port"], backlog=4096
         )
     except OSError as error:
         log(f"ERROR:    [Errno {error.errno}] error while attempting to bind on address: address already in use")
         raise SystemExit(1) from None
-    log("Application startup complete.")
-    log(FIRED_UP)
-    async with listener:
-        await ended.wait()
 
 
 def log(message: str) -> None:

@@ -36,11 +36,12 @@ async def test_groups_spread_over_the_nodes_and_a_lost_node_is_told(cluster: Clu
     done, _ = await asyncio.wait([waiting], timeout=0.5)
     assert not done, "an exclusive node takes one server at a time"
     waiting.cancel()
-    nodes = {await pool.node_id(first), await pool.node_id(second)}
+    assert first.place is not None and second.place is not None
+    nodes = {first.place.node, second.place.node}
     assert len(nodes) == 2
 
     lost = next(node for node in cluster.worker_nodes)
-    far = first if await pool.node_id(first) == lost.node_id else second
+    far = first if first.place.node == lost.node_id else second
     near = second if far is first else first
     with pytest.raises(ServerError, match="was lost") as caught:
         async for event in pool.run(far, job_of(1, far, tmp_path)):

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from sweeper.effects import ledger
 from sweeper.effects.cleaning import clean_leftovers, find_leftovers, named_holder
 from sweeper.effects.process import identify, session_members
@@ -75,6 +77,22 @@ def test_killing_the_launcher_ends_the_server_although_the_terminal_signalled_th
     launcher.kill()
     launcher.wait()
     wait_until(lambda: not session_members(entry.sid or 0) and ledger.read_entries() == ())
+
+
+def test_killing_the_whole_tree_of_the_launcher_leaves_the_keeper_which_clears_the_ledger(
+    state: Path, tmp_path: Path
+) -> None:
+    launcher = start(tmp_path, 31522)
+    entry = only_entry()
+    tree = psutil.Process(launcher.pid).children(recursive=True)
+    assert entry.sid in {process.pid for process in tree}
+    assert entry.keeper is not None
+    assert entry.keeper.pid not in {process.pid for process in tree}
+    for pid in (launcher.pid, *(process.pid for process in tree)):
+        os.kill(pid, signal.SIGKILL)
+    launcher.wait()
+    wait_until(lambda: ledger.read_entries() == ())
+    assert not session_members(entry.sid or 0)
 
 
 def test_killing_the_controller_ends_the_server_although_the_launcher_lives(state: Path, tmp_path: Path) -> None:

@@ -109,12 +109,15 @@ def test_ranks_share_all_but_their_number_gpus_and_log() -> None:
     plan = launch(server(args={"tp_size": 16}), tuple(range(8)), nnodes=2)
     seats = [
         Seat(gpu_ids=tuple(range(8)), host="10.0.0.1", port=31000, log_path=Path("/l/0.log")),
-        Seat(gpu_ids=tuple(range(8)), host="10.0.0.2", port=31000, log_path=Path("/l/1.log")),
+        Seat(gpu_ids=tuple(range(8)), host="10.0.0.2", port=31777, log_path=Path("/l/1.log")),
     ]
     first, second = rank_plans(plan, seats, dist_port=31999)
     assert first.argv[-6:] == ("--nnodes", "2", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:31999")
     assert second.argv[-6:] == ("--nnodes", "2", "--node-rank", "1", "--dist-init-addr", "10.0.0.1:31999")
-    assert first.argv[:-6] == second.argv[:-6] == plan.argv
+    assert first.argv[:-6] == plan.argv
+    assert [(a, b) for a, b in zip(plan.argv, second.argv, strict=False) if a != b] == [("31000", "31777")]
+    assert (first.launch_id, second.launch_id) == (plan.launch_id, f"{plan.launch_id}-r1")
+    assert second.env["SWEEPER_LAUNCH_ID"] == second.launch_id
     assert second.log_path == Path("/l/1.log")
 
 

@@ -27,12 +27,12 @@ def plan_of(**args: dict[str, Any]) -> Plan:
         ("bad launch argument --page-width: invalid int value: '9'", ["b"]),
         ("bad launch argument --pw/--page-width: invalid int value: '9'", ["b"]),
         ("bad launch argument --page-width-of-all: invalid int value: '9'", ["b"]),
-        ("bad launch argument 9", []),
+        ("bad launch argument 9", ["b"]),
         ("bad launch argument --page", []),
-        ("the draft tree is smaller than num_draft_tokens", []),
+        ("these two cannot go together", ["b"]),
     ],
 )
-def test_arms_with_the_refused_flag_are_refused_too_and_with_another_value_only_if_the_flag_is_unknown(
+def test_arms_with_the_refused_flag_are_refused_too_and_without_a_named_one_those_that_carry_all(
     message: str, skipped: list[str]
 ) -> None:
     plan = plan_of(a={"page_width": 9}, b={"page_width": 9, "wide": True}, c={"page_width": 12})
