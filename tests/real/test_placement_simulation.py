@@ -237,14 +237,12 @@ async def test_every_width_fills_the_eight_gpus_of_a_node_side_by_side(tmp_path:
 
 async def test_failures_dead_workers_and_a_lost_node_of_four_never_book_a_gpu_twice(tmp_path: Path) -> None:
     plan = plan_of(
-        *((f"one-{number}", 1) for number in range(4)),
+        *((f"one-{number}", 1) for number in range(2)),
         ("killed", 1),
         ("two-0", 2),
         ("fails", 2),
-        ("two-1", 2),
         ("four-0", 4),
         ("dies", 4),
-        ("four-1", 4),
         ("eight-0", 8),
         ("eight-1", 8),
     )
@@ -255,7 +253,7 @@ async def test_failures_dead_workers_and_a_lost_node_of_four_never_book_a_gpu_tw
         accounts = await run(plan, pool, tmp_path, watch)
     failed = {one.trial_id: one.failure.failure_class for one in accounts.results() if isinstance(one, Failed)}
     assert failed == {"fails": "crash_start", "dies": "crash_load"}, watch.told
-    assert len(accounts.results()) == 13
+    assert len(accounts.results()) == 9
     assert "held twice" not in watch.told
     for record in watch.records:
         width = len(record.gpu_ids)
