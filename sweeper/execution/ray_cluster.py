@@ -32,7 +32,7 @@ for _name, _value in {**_QUIET, **WORKER_ENV, **_PRIORITY}.items():
 import ray  # noqa: E402  after its environment
 import ray.exceptions  # noqa: E402
 from ray._private import state  # noqa: E402  the job table; the public way to it needs Ray's dashboard
-from ray._raylet import GcsClient  # noqa: E402
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # noqa: E402
 from ray.util import get_node_ip_address, get_placement_group, list_named_actors, placement_group_table  # noqa: E402
 from ray.util.placement_group import remove_placement_group  # noqa: E402
 
