@@ -1,6 +1,7 @@
 """Latencies without ramp and tail, and by turn, in tables beside the main one."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,11 +9,13 @@ from sweeper.analysis.compare import compare
 from sweeper.analysis.tables import frame
 from sweeper.core.result import Distribution, Metrics, SteadyLatency
 from sweeper.core.run import RunData
+from sweeper.core.sample import Sample, SpecCounters
 from sweeper.present.markdown import render_markdown
-from sweeper.present.notebook import Run
+from sweeper.present.notebook import Run, load_run
 from sweeper.present.report import render_html
 from sweeper.present.side_tables import side_tables
 from sweeper.testing.runs import model_run
+from sweeper.testing.stored import store_run
 
 
 def scaled(values: Distribution | None, by: float) -> Distribution | None:
@@ -75,3 +78,34 @@ def test_every_turn_has_a_row_of_its_own_in_the_report_and_in_the_table(run: Run
 def test_the_report_shows_both_tables(run: RunData) -> None:
     html = render_html(run)
     assert 'id="turns"' in html and 'id="steady"' in html
+
+
+def test_a_notebook_has_one_row_a_request_with_its_turn(run: RunData, tmp_path: Path) -> None:
+    asked = tuple(
+        Sample(
+            index=turn - 1,
+            prompt_id="talk-1",
+            category="talk",
+            due_ns=0,
+            send_ns=0,
+            chunk_ns=(5_000_000, 25_000_000),
+            chunk_tokens=(1, 4),
+            end_ns=25_000_000,
+            input_tokens=10 * turn,
+            cached_tokens=None,
+            output_tokens=5,
+            finish_reason="stop",
+            text="said",
+            output_ids=None,
+            spec=SpecCounters(verify_steps=2, correct_drafts=3, proposed_drafts=6, histogram=None),
+            turn=turn,
+        )
+        for turn in (1, 2)
+    )
+    store_run(run, tmp_path, samples=asked)
+    stored = load_run(tmp_path)
+    table = stored.requests
+    assert len(table) == 2 * len(run.measurements)
+    assert set(zip(table.turn, table.input_tokens, strict=True)) == {(1, 10), (2, 20)}
+    assert table.ttft_ms.eq(5).all() and table.tpot_ms.eq(5).all() and table.accept_length.eq(2.5).all()
+    assert set(table.arm) == {arm.label for arm in run.plan.arms}
