@@ -131,6 +131,8 @@ class GeneratorHealth:
     """CPU seconds / wall seconds / processes."""
     bottleneck: str | None = None
     """Why the generator, not the server, set the pace; None: it did not."""
+    stalled: str | None = None
+    """That the generator stood still for a good part of the window, as when the whole machine was busy elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

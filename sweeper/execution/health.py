@@ -10,6 +10,8 @@ from sweeper.core.sample import GeneratorHealth, Sample
 BEAT_S = 0.02
 _CPU_SHARE_MAX = 0.9
 _LAG_SHARE_MAX = 0.05
+_STALL_MS = 50.0
+_STALLED_SHARE_MAX = 0.05
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Monitor:
                 late_median_ms=_quantile(late_ms, 0.5),
                 samples=samples,
             ),
+            stalled=stalled(lag_ms, wall_s=self.wall_s),
         )
 
 
@@ -75,6 +78,17 @@ def bottleneck(
         if value_ms is not None and value_ms > 2.0 and value_ms > _LAG_SHARE_MAX * typical_ms:
             return f"the load generator's {name} {value_ms:.1f} ms, against {typical_ms:.0f} ms a request"
     return None
+
+
+def stalled(lag_ms: Sequence[float], *, wall_s: float) -> str | None:
+    """A sentence when waits of 50 ms and more took 5 % of the window; None: it ran evenly.
+
+    Such a measurement still ranks: whatever stood still, its repeats show the noise; its reader has to know.
+    """
+    lost_s = sum(lag for lag in lag_ms if lag >= _STALL_MS) / 1e3
+    if wall_s <= 0 or lost_s <= _STALLED_SHARE_MAX * wall_s:
+        return None
+    return f"the load generator stood still for {lost_s:.1f} s of {wall_s:.1f} s: this machine was busy elsewhere"
 
 
 def _quantile(rising: Sequence[float], share: float) -> float | None:

@@ -135,6 +135,7 @@ def _merged(outcomes: Sequence[LoadOutcome]) -> LoadOutcome:
             cpu_s=sum(one.cpu_s or 0.0 for one in health),
             cpu_share=_largest([one.cpu_share for one in health]),
             bottleneck=next((one.bottleneck for one in health if one.bottleneck), None),
+            stalled=next((one.stalled for one in health if one.stalled), None),
         ),
         flush=outcomes[0].flush,
         stopped=next((outcome.stopped for outcome in outcomes if outcome.stopped), None),

@@ -146,6 +146,8 @@ def _marks(outcome: LoadOutcome, metrics: Metrics, server: EffectiveConfig | Non
         marks.append(cached)
     if outcome.health.bottleneck is not None:
         marks.append(Mark(code="generator-bottleneck", message=outcome.health.bottleneck, ranked=False))
+    if outcome.health.stalled is not None:
+        marks.append(Mark(code="generator-stalled", message=outcome.health.stalled))
     return marks
 
 

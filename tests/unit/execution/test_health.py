@@ -1,5 +1,5 @@
 from sweeper.core.sample import Sample
-from sweeper.execution.health import bottleneck
+from sweeper.execution.health import bottleneck, stalled
 
 
 def answer(ms: float) -> Sample:
@@ -43,3 +43,12 @@ def test_a_lag_matters_in_proportion_to_what_was_measured_with_it():
 
 def test_without_measurements_there_is_no_verdict():
     assert bottleneck(cpu_share=None, lag_median_ms=None, late_median_ms=None, samples=[]) is None
+
+
+def test_a_generator_that_stood_still_for_a_twentieth_of_the_window_says_so():
+    assert stalled([0.4] * 200 + [1890.0], wall_s=4.8) == (
+        "the load generator stood still for 1.9 s of 4.8 s: this machine was busy elsewhere"
+    )
+    assert stalled([0.4] * 200 + [190.0], wall_s=4.8) is None
+    assert stalled([30.0] * 200, wall_s=8.0) is None
+    assert stalled([], wall_s=0.0) is None
