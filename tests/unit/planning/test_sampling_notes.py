@@ -1,8 +1,17 @@
 """What a temperature does, and what a greedy run costs beside its measurements."""
 
+import io
 from collections.abc import Callable
+from dataclasses import replace
 
+from rich.console import Console
+
+from sweeper.core.experiment import Experiment
 from sweeper.core.trial import Plan
+from sweeper.present.markdown import render_markdown
+from sweeper.present.plan_view import View, render_plan
+from sweeper.present.report import render_html
+from sweeper.testing.runs import model_run
 
 SPEC = "speculative: {draft_model_path: /m/draft, configs: [3-1-4]}\n"
 
@@ -18,6 +27,18 @@ def test_on_a_cpu_a_temperature_that_speculation_ignores_is_said(plan: Callable[
         "are sampled at 0.7, so it is measured but not ranked; use temperature: 0"
     ]
     assert not any("greedily" in note for note in found.arms[0].notes)
+
+
+def test_the_plan_and_the_report_show_it(plan: Callable[..., Plan], experiment: Callable[[str], Experiment]) -> None:
+    text = "engine: {device: cpu}\n" + SPEC + "workload: {temperature: 0.7}"
+    found, out = plan(text), io.StringIO()
+    Console(file=out, width=80).print(render_plan(View(experiment=experiment(text), plan=found, room=None)))
+    assert "verifies greedily whatever the temperature" in " ".join(out.getvalue().split())
+    run = model_run(("3-1-4",), concurrency=(1,), starts=1, repeats=1)
+    arms = tuple(replace(arm, notes=() if arm.is_baseline else tuple(notes(found))) for arm in run.plan.arms)
+    run = replace(run, plan=replace(run.plan, arms=arms))
+    for report in (render_html(run), render_markdown(run)):
+        assert "3-1-4: on the CPU engine SGLang verifies greedily whatever the temperature" in report
 
 
 def test_on_a_gpu_or_at_temperature_0_nothing_is_said(plan: Callable[..., Plan]) -> None:
