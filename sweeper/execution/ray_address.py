@@ -50,7 +50,8 @@ def why_not(address: str | None, error: Exception, *, version: str) -> str:
     if "version" in lower and "ray" in lower:
         return f"{address}: another Ray or Python than here ({version}): {told}; install the cluster's versions"
     if "token" in lower or "auth" in lower:
-        return f"{address}: the cluster wants its token: {told}; set RAY_AUTH_TOKEN_PATH to it"
+        said = told.partition(". ")[0]
+        return f"{address}: the cluster wants its token: {said}; set RAY_AUTH_TOKEN_PATH to its file"
     return f"{address}: no Ray cluster answers there: {told}; see `ray status` on its head node"
 
 

@@ -32,6 +32,9 @@ for _name, _value in {**_QUIET, **WORKER_ENV, **_PRIORITY}.items():
 import ray  # noqa: E402  after its environment
 import ray.exceptions  # noqa: E402
 from ray._private import state  # noqa: E402  the job table; the public way to it needs Ray's dashboard
+from ray._private.authentication.authentication_token_setup import (  # noqa: E402
+    ensure_token_if_auth_enabled as check_token,
+)
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # noqa: E402
 from ray.util import get_node_ip_address, get_placement_group, list_named_actors, placement_group_table  # noqa: E402
 from ray.util.placement_group import remove_placement_group  # noqa: E402
@@ -152,14 +155,15 @@ def connect(address: str | None) -> None:
     if address is None:  # workers of our own Ray inherit this; a checkout is found whatever the current folder is
         os.environ["PYTHONPATH"] = python_path()
     else:
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # its warnings would go to the user's terminal
         probe(address)
     outcome: queue.Queue[Exception | None] = queue.Queue()
 
     def start() -> None:
         try:
             if address is not None and "://" not in address and ":" in address:
-                GcsClient(address=address)  # says at once that the token is wrong; ray.init, that nobody answers
+                check_token(None, create_token_if_missing=False)  # without any, the next would end this process
+                with _native_silence():  # this says at once that the token is wrong; ray.init, that nobody answers
+                    GcsClient(address=address)
             ray.init(
                 address=address or "local",
                 namespace=NAMESPACE,
@@ -182,6 +186,19 @@ def connect(address: str | None) -> None:
         raise PreflightError(f"{address or 'Ray'}: {waited}; see `ray status` there") from None
     if error is not None:
         raise PreflightError(why_not(address, error, version=ray.__version__)) from error
+
+
+@contextmanager
+def _native_silence() -> Iterator[None]:
+    """Ray's native part writes warnings to the terminal, past Python; what fails is raised as well."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
 
 
 def _all_nodes() -> list[dict[str, Any]]:

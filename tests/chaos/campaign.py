@@ -24,6 +24,7 @@ GRACE_S = 30.0
 RAY_GRACE_S = 100.0
 """Ray's own agents look for a killed head for a minute before they end."""
 MEASUREMENTS = 4
+LONGEST_S = 5 * SESSION_S
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,21 @@ def _strike(fault: Fault, place: Place, rng: random.Random, planted: tuple[str, 
         if fault.strike is not None and wait_until(lambda: reached(place, fault.moment), process, SESSION_S):
             time.sleep(rng.random() * 0.2)
             fault.strike(place, process, rng)
-        try:
-            process.wait(timeout=SESSION_S)
-        except subprocess.TimeoutExpired:
-            return None
-        return process.returncode
+        return process.returncode if _ended(process, place) else None
+
+
+def _ended(process: Process, place: Place) -> bool:
+    """False: it hangs, which is to tell nothing new for SESSION_S, or to go on telling for far too long."""
+    begun = told_at = time.monotonic()
+    told = 0
+    while process.poll() is None:
+        now, latest = time.monotonic(), len(place.journal())
+        if latest != told:
+            told, told_at = latest, now
+        if now - told_at > SESSION_S or now - begun > LONGEST_S:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def _go_on(place: Place, planted: tuple[str, ...]) -> bool:
