@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
-from transformers import DeepseekV3Config, LlamaConfig  # noqa: E402
+from transformers import AutoConfig, DeepseekV3Config, LlamaConfig  # noqa: E402
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import (  # noqa: E402
     DeepseekV3Attention,
     DeepseekV3RotaryEmbedding,
@@ -23,6 +23,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noq
 from sweeper.doctor.manifest import read_manifest  # noqa: E402
 from sweeper.doctor.numerics import Head  # noqa: E402
 from sweeper.doctor.rotary import Rotary  # noqa: E402
+from sweeper.engine.config_defaults import DEFAULTS  # noqa: E402
 
 HIDDEN, INNER, HEADS, VOCAB, TOKENS = 48, 96, 4, 64, 11
 SIZES = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10}
@@ -162,3 +163,11 @@ def test_the_engines_config_class_refuses_heads_that_do_not_divide() -> None:
 def test_the_engines_config_class_has_no_default_for_the_draft_vocabulary() -> None:
     assert not hasattr(LlamaConfig.from_dict(BARE), "draft_vocab_size")
     assert LlamaConfig.from_dict({**BARE, "draft_vocab_size": None}).draft_vocab_size is None
+
+
+@pytest.mark.parametrize("model_type", DEFAULTS)
+def test_what_a_silent_config_means_is_what_its_class_says(model_type: str) -> None:
+    config = AutoConfig.for_model(model_type)
+    for key, value in DEFAULTS[model_type].items():
+        theirs = (config.rope_parameters or {}).get("rope_theta") if key == "rope_theta" else getattr(config, key)
+        assert theirs == value, key
