@@ -58,7 +58,7 @@ class DraftConfig:
     """The Llama class builds `o_proj` with a bias; those of q, k and v it never has."""
     activation: str | None
     misread_layer_ids: Any
-    """What stands where layer ids belong and is no list of whole numbers, or for the whole `eagle_config`; else None."""
+    """What stands where layer ids belong and is no list of whole numbers, or for the whole config; else None."""
     fc_norm: bool
     norm_before_fc: bool
     norm_output: bool
