@@ -33,6 +33,8 @@ COMMON = (
     *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3", "--speculative-eagle-topk", "1"),
     *("--speculative-num-draft-tokens", "4"),
 )
+RATIOS = ("tok_per_s", "e2e_ms", "ttft_ms", "tpot_ms")
+Figures = dict[str, float | None]
 CONCURRENCY = 8
 WARMUP = 16
 
@@ -113,7 +115,7 @@ class Reference:
             text=True,
         )
 
-    def measure(self, model: Model, number: int) -> dict[str, float]:
+    def measure(self, model: Model, number: int) -> Figures:
         file = self.out / f"{model.name}-bench_serving-{number}.jsonl"
         arguments = [
             *("--backend", "sglang", "--base-url", model.url, "--dataset-name", "custom"),
@@ -130,13 +132,17 @@ class Reference:
         if answer != "done":
             raise RuntimeError(f"bench_serving: {answer or 'ended'}; see {self.out}/bench_serving.log")
         found = json.loads(file.read_text().splitlines()[-1])
+        # It notices a chunk by its text. Where the text comes at the end (half characters are held back: random
+        # weights repeat one token), all its gaps are 0 and its first token is the last.
+        saw_chunks = found["mean_itl_ms"] > 0
         return {
             "tok_per_s": found["output_throughput"],
             "window_s": found["duration"],
             "output_tokens": found["total_output_tokens"],
             "completed": found["completed"],
-            "ttft_ms": found["mean_ttft_ms"],
-            "tpot_ms": found["mean_tpot_ms"],
+            "e2e_ms": found["mean_e2e_latency_ms"],
+            "ttft_ms": found["mean_ttft_ms"] if saw_chunks else None,
+            "tpot_ms": found["mean_tpot_ms"] if saw_chunks else None,
             "accept_length": found.get("accept_length"),
         }
 
@@ -171,7 +177,7 @@ def bench(model: Model, out: Path, tag: str) -> tuple[subprocess.Popen[bytes], P
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), file
 
 
-def figures(file: Path) -> dict[str, float]:
+def figures(file: Path) -> Figures:
     found = json.loads(file.read_text())
     file.write_text(json.dumps({key: value for key, value in found.items() if key != "metrics"}) + "\n")
     return {
@@ -179,13 +185,14 @@ def figures(file: Path) -> dict[str, float]:
         "window_s": found["duration_s"],
         "output_tokens": found["output_tokens"],
         "completed": found["completed"],
+        "e2e_ms": found["e2e_ms"]["mean"],
         "ttft_ms": found["ttft_ms"]["mean"],
         "tpot_ms": found["tpot_ms"]["mean"],
         "accept_length": found["accept_length"],
     }
 
 
-def measure(models: Sequence[Model], out: Path, tag: str) -> list[dict[str, float]]:
+def measure(models: Sequence[Model], out: Path, tag: str) -> list[Figures]:
     """`sweeper bench` at each of these servers, all at once."""
     running = [bench(model, out, tag) for model in models]
     for process, _ in running:
@@ -209,10 +216,10 @@ def interval(ratios: Sequence[float]) -> dict[str, float]:
 def cross_check(model: Model, reference: Reference, out: Path, pairs: int, until: float) -> dict[str, object]:
     """Pairs of the two clients on one server; the first one of all warms the server up and is dropped."""
     measure([model], out, "warm")
-    rows: list[dict[str, dict[str, float]]] = []
+    rows: list[dict[str, Figures]] = []
     for number in range(pairs):
         began = time.monotonic()
-        row: dict[str, dict[str, float]] = {}
+        row: dict[str, Figures] = {}
         for client in ("sweeper", "bench_serving")[:: 1 if number % 2 == 0 else -1]:
             if client == "sweeper":
                 row[client] = measure([model], out, f"sweeper-{number}")[0]
@@ -223,9 +230,20 @@ def cross_check(model: Model, reference: Reference, out: Path, pairs: int, until
         print(f"{model.name} pair {number + 1}: {told} tok/s", flush=True)
         if time.monotonic() + (time.monotonic() - began) > until:
             break
-    keys = ("tok_per_s", "ttft_ms", "tpot_ms")
-    ratios = {key: interval([row["sweeper"][key] / row["bench_serving"][key] for row in rows]) for key in keys}
+    ratios = {key: interval(found) for key in RATIOS if (found := ratios_of(rows, key))}
     return {"order": "the first of each pair alternates", "rows": rows, "sweeper_to_bench_serving": ratios}
+
+
+def ratios_of(rows: Sequence[dict[str, Figures]], key: str) -> list[float]:
+    """Sweeper's figure over bench_serving's, pair by pair; empty when a pair lacks one."""
+    pairs = [(row["sweeper"][key], row["bench_serving"][key]) for row in rows]
+    found = [ours / theirs for ours, theirs in pairs if ours is not None and theirs]
+    return found if len(found) == len(pairs) else []
+
+
+def rate(found: Figures) -> float:
+    assert found["tok_per_s"], "every load counts its tokens"
+    return found["tok_per_s"]
 
 
 def neighbours(models: Sequence[Model], out: Path, rounds: int, until: float) -> dict[str, object]:
@@ -239,7 +257,7 @@ def neighbours(models: Sequence[Model], out: Path, rounds: int, until: float) ->
         if time.monotonic() + (time.monotonic() - began) > until:
             break
     ratios = {
-        model.name: interval([row["together"][place]["tok_per_s"] / row["alone"][place]["tok_per_s"] for row in rows])
+        model.name: interval([rate(row["together"][place]) / rate(row["alone"][place]) for row in rows])
         for place, model in enumerate(models)
     }
     return {"servers": [model.name for model in models], "rows": rows, "together_to_alone_tok_per_s": ratios}
