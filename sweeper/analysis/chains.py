@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from sweeper.analysis.compare import Comparison
 from sweeper.analysis.decompose import ChainEstimate, chain_estimates
 from sweeper.analysis.outcome import Outcome
+from sweeper.analysis.simulated import BADGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFamily:
-    """Chains that share load, baseline, draft and layer ids."""
+    """Chains that share load, baseline, algorithm, draft and layer ids."""
 
     load: str
     longest: Outcome
@@ -25,7 +26,7 @@ def chain_families(comparison: Comparison) -> tuple[ChainFamily, ...]:
     for outcome in comparison.outcomes:
         spec = outcome.arm.server.spec
         if spec and _steps(outcome):
-            key = (outcome.load, outcome.arm.baseline_id, spec.draft_model_path, spec.aux_layer_ids)
+            key = (outcome.load, outcome.arm.baseline_id, spec.algorithm, spec.draft_model_path, spec.aux_layer_ids)
             groups.setdefault(key, []).append(outcome)
     return tuple(family for group in groups.values() if (family := _family(group)) is not None)
 
@@ -52,6 +53,8 @@ def chain_lines(comparison: Comparison) -> tuple[str, ...]:
     """One sentence a family: the lower estimate for each shorter chain, and its error where both are known."""
     lines = []
     for family in chain_families(comparison):
+        if family.longest.reason.startswith(BADGE):
+            continue
         parts = [_words(estimate) for estimate in family.estimates if estimate.num_steps < _steps(family.longest)]
         if parts:
             lines.append(f"At load {family.load}, from {family.longest.arm.label}: " + "; ".join(parts) + ".")

@@ -87,6 +87,13 @@ class Numbers:
     measurements: int
     power_w: float | None
     sm_clock_mhz: float | None
+    energy_j_per_token: float | None
+    """Of all GPUs of the server, over the output tokens of the measured windows."""
+    sm_clock_mhz_min: float | None
+    throttled_share: float | None
+    memory_used_bytes: int | None
+    """Most seen, of all GPUs of the server."""
+    memory_free_share: float | None
     category_decode_ms: Mapping[str, float] = field(default_factory=dict)
     steady_latencies: Latencies | None = None
     """Of the requests without ramp and tail; None: a measurement never reached its concurrency."""
@@ -158,6 +165,8 @@ def pool(measurements: Sequence[Measurement], *, steady: bool) -> Numbers:
     """`measurements`: all ranked ones of one trial, at least one."""
     metrics = [entry.metrics for entry in measurements]
     last = measurements[-1]
+    lowest = [entry.conditions.sm_clock_mhz_min for entry in measurements]
+    memory = [entry.conditions.memory_used_bytes_max for entry in measurements]
     return Numbers(
         output_tok_per_s=geometric_mean([ranked_rate(entry, steady) for entry in metrics]),
         steady=steady,
@@ -178,10 +187,40 @@ def pool(measurements: Sequence[Measurement], *, steady: bool) -> Numbers:
         measurements=len(measurements),
         power_w=_mean(entry.conditions.power_w_mean for entry in measurements),
         sm_clock_mhz=_mean(entry.conditions.sm_clock_mhz_mean for entry in measurements),
+        energy_j_per_token=_energy_per_token(measurements),
+        sm_clock_mhz_min=min((clock for clock in lowest if clock is not None), default=None),
+        throttled_share=_mean(entry.conditions.throttled_share for entry in measurements),
+        memory_used_bytes=max((used for used in memory if used is not None), default=None),
+        memory_free_share=_memory_free(measurements),
         category_decode_ms=_category_times(metrics),
         steady_latencies=_steady(metrics),
         turns=_turns(metrics),
     )
+
+
+def _energy_per_token(measurements: Sequence[Measurement]) -> float | None:
+    """None as soon as one window's energy or tokens are unknown."""
+    pairs = [(_window_energy_j(entry), entry.metrics.output_tokens) for entry in measurements]
+    known = [(energy, tokens) for energy, tokens in pairs if energy is not None and tokens]
+    if len(known) < len(pairs):
+        return None
+    return sum(energy for energy, _ in known) / sum(tokens for _, tokens in known)
+
+
+def _window_energy_j(entry: Measurement) -> float | None:
+    """The readings frame more than the window: its share of their time."""
+    energy, over = entry.conditions.energy_j, entry.conditions.energy_over_s
+    return energy if energy is None or not over else energy * min(1.0, entry.metrics.window_s / over)
+
+
+def _memory_free(measurements: Sequence[Measurement]) -> float | None:
+    conditions = [entry.conditions for entry in measurements]
+    shares = [
+        1 - one.memory_used_bytes_max / one.memory_total_bytes
+        for one in conditions
+        if one.memory_used_bytes_max is not None and one.memory_total_bytes
+    ]
+    return min(shares, default=None)
 
 
 def _steady(metrics: Sequence[Metrics]) -> Latencies | None:

@@ -8,13 +8,18 @@ from sweeper.core.run import RunData
 
 BADGE = "simulated acceptance"
 CODE = "simulated-acceptance"
-_FOLLOWS = (CODE, "repeated-output", "identical-output")
-"""What pretending does to the output; other reasons against a measurement stay."""
+_FOLLOWS = ("repeated-output", "identical-output")
+"""What pretending does to the output, which means nothing anyway; other reasons against a measurement stay."""
 
 
 def is_simulated(run: RunData) -> bool:
     """Every measurement was made on a server that pretends; the baselines are its servers too."""
     return bool(run.measurements) and all(any(mark.code == CODE for mark in entry.marks) for entry in run.measurements)
+
+
+def countable(run: RunData) -> RunData:
+    """The run with all measurements that its figures may be made of; no simulated one ranks."""
+    return shown(run) if is_simulated(run) else run
 
 
 def shown(run: RunData) -> RunData:
@@ -23,12 +28,12 @@ def shown(run: RunData) -> RunData:
 
 
 def _shown(entry: Measurement) -> Measurement:
-    marks = tuple(_soft(mark) for mark in entry.marks)
+    marks = tuple(_soft(mark) for mark in entry.marks if mark.code not in _FOLLOWS)
     return replace(entry, marks=marks)
 
 
 def _soft(mark: Mark) -> Mark:
-    return replace(mark, ranked=True) if mark.code in _FOLLOWS else mark
+    return replace(mark, ranked=True) if mark.code == CODE else mark
 
 
 def badged(outcome: Outcome) -> Outcome:

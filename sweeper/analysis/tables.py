@@ -23,7 +23,8 @@ COLUMNS = (
     *("baseline_step_time_ms", "break_even_length", "decode_speedup", "draft_share", "engine_share", "accuracy"),
     *("lossless_equal", "lossless_tie", "lossless_different", "lossless_unchecked", "lossless_gap", "lossless_bound"),
     *("requests", "errors", "starts", "measurements", "max_running_requests", "engine_version", "power_w"),
-    *("sm_clock_mhz", "reason", "remarks", "excluded", "failure_class", "expected"),
+    *("sm_clock_mhz", "energy_j_per_token", "memory_free_share"),
+    *("reason", "remarks", "excluded", "failure_class", "expected"),
 )
 """Columns of the table, then one `axis.…` for every axis of `sweep`."""
 
@@ -109,6 +110,8 @@ def _numbers(numbers: Numbers | None) -> dict[str, Any]:
         "measurements": numbers.measurements,
         "power_w": numbers.power_w,
         "sm_clock_mhz": numbers.sm_clock_mhz,
+        "energy_j_per_token": numbers.energy_j_per_token,
+        "memory_free_share": numbers.memory_free_share,
     }
     values |= latency_columns("", numbers)
     return values | (latency_columns("steady_", numbers.steady_latencies) if numbers.steady_latencies else {})

@@ -155,6 +155,8 @@ def explain(outcome: Outcome) -> str:
         f"a verify step takes {parts.step_time_ms:.2f} ms, {parts.break_even_length:.2f} times a baseline step, "
         f"and gives {parts.delivered_length:.2f} tokens"
     )
+    if outcome.reason.startswith(BADGE):
+        return f"{text} ({BADGE}): it would pay from {parts.break_even_length:.2f} tokens a step on"
     text += f": {parts.decode_speedup:.2f}× while decoding"
     if parts.decode_speedup < 1:
         text += f"; it would need {parts.break_even_length:.2f} tokens a step to pay for itself"

@@ -141,8 +141,9 @@ def _went_wrong(run: RunData) -> bool:
 def _nothing_ranked(run: RunData) -> bool:
     """Not one number of this run may be used, whatever its trials are called."""
     from sweeper.analysis.points import excluded
+    from sweeper.analysis.simulated import countable
 
-    return all(excluded(measurement) for measurement in run.measurements)
+    return all(excluded(measurement) for measurement in countable(run).measurements)
 
 
 def _say(text: str) -> None:

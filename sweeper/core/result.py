@@ -150,9 +150,14 @@ class Conditions:
     temperature_c_max: float | None = None
     power_w_mean: float | None = None
     energy_j: float | None = None
+    energy_over_s: float | None = None
+    """Between the two readings that `energy_j` is the difference of: more than the measured window."""
     memory_used_bytes_max: int | None = None
     memory_total_bytes: int | None = None
     throttle_reasons: tuple[str, ...] = ()
+    throttled_share: float | None = None
+    """Of the readings; one GPU of a server is enough."""
+    sm_clock_mhz_min: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

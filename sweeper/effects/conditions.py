@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 
 from sweeper.core.result import Conditions
@@ -17,12 +18,14 @@ class ConditionsRecorder:
         self._gpu_ids = tuple(gpu_ids)
         self._driver: str | None = None
         self._samples: list[tuple[Gpu, ...]] = []
+        self._at_s: list[float] = []
 
     def add(self, inventory: Inventory) -> None:
         gpus = tuple(gpu for gpu in inventory.gpus if gpu.index in self._gpu_ids)
         if gpus:
             self._driver = inventory.driver
             self._samples.append(gpus)
+            self._at_s.append(time.monotonic())
 
     def conditions(self) -> Conditions:
         """Means and extremes over samples and GPUs; energy is the sum over the GPUs from first to last sample."""
@@ -30,18 +33,22 @@ class ConditionsRecorder:
             return Conditions()
         every = [gpu for sample in self._samples for gpu in sample]
         first, last = self._samples[0], self._samples[-1]
+        clocks = [float(gpu.sm_clock_mhz) for gpu in every if gpu.sm_clock_mhz is not None]
         temperatures = [gpu.temperature_c for gpu in every if gpu.temperature_c is not None]
         return Conditions(
             gpu_names=tuple(gpu.name for gpu in first),
             gpu_uuids=tuple(gpu.uuid for gpu in first),
             driver=self._driver,
-            sm_clock_mhz_mean=_mean([float(gpu.sm_clock_mhz) for gpu in every if gpu.sm_clock_mhz is not None]),
+            sm_clock_mhz_mean=_mean(clocks),
             temperature_c_max=float(max(temperatures)) if temperatures else None,
             power_w_mean=self._power_w(),
             energy_j=_energy_j(first, last) if len(self._samples) > 1 else None,
+            energy_over_s=self._at_s[-1] - self._at_s[0] if len(self._samples) > 1 else None,
             memory_used_bytes_max=max(sum(gpu.memory_used_bytes for gpu in sample) for sample in self._samples),
             memory_total_bytes=sum(gpu.memory_total_bytes for gpu in first),
             throttle_reasons=tuple(sorted({reason for gpu in every for reason in gpu.throttle_reasons})),
+            throttled_share=_mean([float(any(gpu.throttle_reasons for gpu in sample)) for sample in self._samples]),
+            sm_clock_mhz_min=min(clocks) if clocks else None,
         )
 
     def _power_w(self) -> float | None:

@@ -45,6 +45,8 @@ VARIABLES = (
     "SWEEPER_",
 )
 """Prefixes of the variables that are recorded: those that can change what an engine does."""
+ASKED_OF_HOSTS = frozenset({"NVIDIA_REQUIRE_CUDA"})
+"""An image's long list of drivers it would start on; nothing reads it afterwards."""
 
 _VERSIONS = (
     "import importlib.metadata as m,json,sys\n"
@@ -54,6 +56,10 @@ _VERSIONS = (
     "    except m.PackageNotFoundError: pass\n"
     "print(json.dumps(found))"
 )
+
+
+def _matters(name: str) -> bool:
+    return name.startswith(VARIABLES) and name not in ASKED_OF_HOSTS
 
 
 def describe_environment(
@@ -85,7 +91,7 @@ def describe_environment(
             for gpu in inventory.gpus
         ],
         "gpu_problem": inventory.problem,
-        "env": redact_env({name: value for name, value in variables.items() if name.startswith(VARIABLES)}),
+        "env": redact_env({name: value for name, value in variables.items() if _matters(name)}),
     }
 
 

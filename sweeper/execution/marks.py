@@ -76,14 +76,19 @@ def _error_marks(metrics: Metrics) -> tuple[Mark, ...]:
 
 
 def _generator_marks(outcome: LoadOutcome) -> tuple[Mark, ...]:
-    reason = outcome.health.bottleneck
-    return (Mark(code="generator-bottleneck", message=reason, ranked=False),) if reason else ()
+    if reason := outcome.health.bottleneck:
+        return (Mark(code="generator-bottleneck", message=reason, ranked=False),)
+    return (Mark(code="generator-stalled", message=outcome.health.stalled),) if outcome.health.stalled else ()
 
 
 def _throttle_marks(conditions: Conditions) -> tuple[Mark, ...]:
     if not conditions.throttle_reasons:
         return ()
-    return (Mark(code="throttled", message=f"the GPU was throttled: {', '.join(conditions.throttle_reasons)}"),)
+    message = f"the GPU was throttled: {', '.join(conditions.throttle_reasons)}"
+    share, lowest = conditions.throttled_share, conditions.sm_clock_mhz_min
+    if share is not None and lowest is not None:
+        message += f", in {share:.0%} of the readings, down to {lowest:.0f} MHz"
+    return (Mark(code="throttled", message=message),)
 
 
 def _prompt_marks(job: GroupJob) -> tuple[Mark, ...]:

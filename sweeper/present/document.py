@@ -21,6 +21,7 @@ from sweeper.doctor import causes
 from sweeper.present.answers import AnswerTable, answer_notes, answer_table, answer_words
 from sweeper.present.assets import golden
 from sweeper.present.launch_command import paste_command, wrapped
+from sweeper.present.machine_tables import machine_tables
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
 from sweeper.present.side_tables import SideTable, side_tables
 
@@ -134,7 +135,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         merged=_merged(run),
         engine_notes=_engine_notes(run),
         environment=_environment(run),
-        side_tables=side_tables(comparison),
+        side_tables=side_tables(comparison) + machine_tables(run, comparison),
         answers=answer_table(run, comparison),
     )
 

@@ -11,6 +11,8 @@ from sweeper.present.numbers import ABSENT, fixed, milliseconds
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideTable:
     key: str
+    short: str
+    """For the list of sections."""
     title: str
     intro: str
     columns: tuple[str, ...]
@@ -33,6 +35,7 @@ def _steady(measured: list[tuple[Outcome, Numbers]]) -> SideTable:
             rows.append((entry.arm.label, load_words(entry.trial.load), *cells))
     return SideTable(
         key="steady",
+        short="Steady latency",
         title="Latency without ramp and tail",
         intro=(
             "Only requests sent and ended while the asked concurrency was reached, beside all of them "
@@ -47,6 +50,7 @@ def _steady(measured: list[tuple[Outcome, Numbers]]) -> SideTable:
 def _turns(measured: list[tuple[Outcome, Numbers]]) -> SideTable:
     return SideTable(
         key="turns",
+        short="Turns",
         title="By turn of the conversations",
         intro=(
             "From the second turn on a prompt holds the model's own answers, so that prompts are the same in every "

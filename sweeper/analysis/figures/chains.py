@@ -7,6 +7,7 @@ from sweeper.analysis.compare import Comparison
 from sweeper.analysis.figures.common import Drawn, Material, load_title
 from sweeper.analysis.figures.style import BASELINE, SOFT, blank, text
 from sweeper.analysis.golden import GoldenCurve
+from sweeper.core.trial import SpecConfig
 
 
 def chains(material: Material) -> Drawn | None:
@@ -45,7 +46,7 @@ def _family_traces(material: Material, family: ChainFamily) -> list[go.Scatter]:
     look = material.looks[family.longest.arm.arm_id]
     spec = family.longest.arm.server.spec
     ids = f" ids={','.join(map(str, spec.aux_layer_ids))}" if spec and spec.aux_layer_ids else ""
-    name = text((spec.draft_model_path or spec.algorithm).rstrip("/").rsplit("/", 1)[-1] + ids) if spec else ""
+    name = text(f"{_drafter(spec)}{ids}{_as(material, spec)}") if spec else ""
     estimates = family.estimates
     return [
         go.Scatter(
@@ -68,6 +69,17 @@ def _family_traces(material: Material, family: ChainFamily) -> list[go.Scatter]:
             hoverinfo="text",
         ),
     ]
+
+
+def _drafter(spec: SpecConfig) -> str:
+    return (spec.draft_model_path or spec.algorithm).rstrip("/").rsplit("/", 1)[-1]
+
+
+def _as(material: Material, spec: SpecConfig) -> str:
+    """The algorithm, where the run uses this draft under more than one."""
+    every = [arm.server.spec for arm in material.run.plan.arms if arm.server.spec]
+    used = {one.algorithm for one in every if one.draft_model_path == spec.draft_model_path}
+    return f" as {spec.algorithm}" if len(used) > 1 else ""
 
 
 def _golden_trace(curve: GoldenCurve) -> go.Scatter:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.analysis.chains import chain_families
 from sweeper.analysis.compare import compare
 from sweeper.analysis.tables import COLUMNS, frame
 from sweeper.analysis.verdict import headline
@@ -182,6 +183,13 @@ def test_chains_are_held_against_shorter_ones_of_their_own_algorithm_only() -> N
     assert any(falls in remark for entry in compare(run).outcomes for remark in entry.remarks)
     other = with_algorithm(run, "5-1-6", "STANDALONE")
     assert not any(falls in remark for entry in compare(other).outcomes for remark in entry.remarks)
+
+
+def test_the_curve_of_chain_lengths_is_one_for_each_algorithm() -> None:
+    run = model_run(("3-1-4", "5-1-6"), model=QUIET, concurrency=(1,))
+    assert [list(family.lengths) for family in chain_families(compare(run))] == [[3, 5]]
+    other = with_algorithm(run, "3-1-4", "EAGLE")
+    assert [list(family.lengths) for family in chain_families(compare(other))] == [[3], [5]]
 
 
 def printed(run: RunData) -> str:

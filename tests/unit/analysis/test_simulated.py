@@ -2,8 +2,9 @@ from dataclasses import replace
 
 from sweeper.analysis.compare import compare
 from sweeper.analysis.figures import draw_all
+from sweeper.analysis.points import excluded
 from sweeper.analysis.quality import simulation_mark
-from sweeper.analysis.simulated import BADGE
+from sweeper.analysis.simulated import BADGE, countable
 from sweeper.analysis.verdict import headline
 from sweeper.core.result import Mark
 from sweeper.core.run import RunData
@@ -55,3 +56,26 @@ def test_a_run_with_one_simulated_arm_ranks_the_others() -> None:
     )
     comparison = compare(replace(real, measurements=measurements))
     assert [entry.arm.label for entry in comparison.outcomes if entry.estimate] == ["3-1-4"]
+
+
+def test_what_follows_from_pretending_is_not_held_against_the_answers() -> None:
+    loops = Mark(code="repeated-output", message="32 of 32 answers end in a loop: easy drafts", ranked=False)
+    for entry in compare(marked(model_run(["3-1-4"], concurrency=(1,)), loops)).outcomes:
+        assert entry.numbers is not None and not any("loop" in remark for remark in entry.remarks)
+
+
+def test_the_reasons_of_a_simulated_run_speak_of_step_times_only() -> None:
+    shown = document(marked(model_run(["3-1-4", "5-1-6"], concurrency=(1,))))
+    assert shown.chains == ()
+    for _, text in shown.explanations:
+        assert BADGE in text and "wrong drafts" not in text and "it would pay from" in text
+    assert shown.explanations
+
+
+def test_a_run_simulated_on_purpose_has_usable_measurements() -> None:
+    loops = Mark(code="repeated-output", message="all answers loop", ranked=False)
+    pretended = marked(model_run(["3-1-4"], concurrency=(1,)), loops)
+    assert all(excluded(entry) for entry in pretended.measurements)
+    assert not any(excluded(entry) for entry in countable(pretended).measurements)
+    real = model_run(["3-1-4"], concurrency=(1,))
+    assert countable(real) is real

@@ -10,6 +10,7 @@ SECRET = "hf_abcdefghijklmnopqrstuvwx"
 
 def test_what_matters_is_there_and_secrets_are_not(state: Path) -> None:
     environ = {"HF_TOKEN": SECRET, "HF_ENDPOINT": f"https://u:{SECRET}@hub", "NCCL_DEBUG": "WARN", "HOME": "/root"}
+    environ |= {"NVIDIA_REQUIRE_CUDA": "cuda>=13.0 brand=tesla,driver>=535 " * 40}
     found = describe_environment(gpus=FakeGpus([fake_node(2)]), environ=environ)
     assert found["env"] == {"HF_TOKEN": "***", "HF_ENDPOINT": "https://u:***@hub", "NCCL_DEBUG": "WARN"}
     assert [gpu["index"] for gpu in found["gpus"]] == [0, 1]

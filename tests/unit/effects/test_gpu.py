@@ -1,6 +1,7 @@
 import os
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,7 @@ def test_conditions_are_means_extremes_and_energy_from_first_to_last() -> None:
     recorder.add(node(fake_gpu(0), fake_gpu(1, used_mib=3000, energy_j=900.0)))
     conditions = recorder.conditions()
     assert conditions.energy_j == 400.0
+    assert conditions.energy_over_s is not None and conditions.energy_over_s >= 0
     assert conditions.memory_used_bytes_max == 3000 << 20
     assert (conditions.power_w_mean, conditions.sm_clock_mhz_mean, conditions.temperature_c_max) == (
         120.0,
@@ -109,6 +111,16 @@ def test_conditions_are_means_extremes_and_energy_from_first_to_last() -> None:
         40.0,
     )
     assert conditions.gpu_names == ("NVIDIA H200",)
+
+
+def test_a_slow_down_of_one_reading_is_told_with_its_share_and_the_lowest_clock() -> None:
+    recorder = ConditionsRecorder([0, 1])
+    capped = replace(fake_gpu(1), throttle_reasons=("power cap",), sm_clock_mhz=1815)
+    for second in (capped, *[fake_gpu(1)] * 3):
+        recorder.add(node(fake_gpu(0), second))
+    conditions = recorder.conditions()
+    assert conditions.throttle_reasons == ("power cap",)
+    assert (conditions.throttled_share, conditions.sm_clock_mhz_min) == (0.25, 1815.0)
 
 
 async def test_the_window_is_framed_by_samples_even_when_it_is_short() -> None:
