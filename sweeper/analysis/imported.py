@@ -111,7 +111,7 @@ def _log_row(size: int, lines: Sequence[DecodeLine], *, source: str, label: str)
 def _documents(text: str, source: str) -> list[Mapping[str, Any]]:
     try:
         values = [json.loads(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         values = list(_lines(text, source))
     flat = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
     if not all(isinstance(entry, dict) for entry in flat):
@@ -124,7 +124,7 @@ def _lines(text: str, source: str) -> Iterable[Any]:
         if line.strip():
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(f"{source}:{number}: not JSON: {error}; the file may be cut off") from error
 
 

@@ -159,7 +159,7 @@ def _load(options: Options) -> Load:
 def _json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise ConfigError(f"--chat-template-kwargs {text!r}: write a JSON object")

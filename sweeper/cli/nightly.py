@@ -144,7 +144,7 @@ def status(history_dir: Path, as_json: bool) -> int:
             click.echo(json.dumps(told) if as_json else f"the first night is running: process {history.holder()}")
             return 0
         raise click.ClickException(f"{history_dir}: no night has ended here yet; run `sweeper nightly run`")
-    document = json.loads(file.read_text(encoding="utf-8"))
+    document = _verdict(file)
     current = history.open_night()
     document["open_night"] = current.night_id if current else None
     document["running"] = history.running()
@@ -159,6 +159,17 @@ def status(history_dir: Path, as_json: bool) -> int:
     elif current:
         click.echo(f"night {current.night_id} was cut; the next `nightly run` goes on with it")
     return 0
+
+
+def _verdict(file: Path) -> dict[str, Any]:
+    """What the last night wrote; ClickException when it is damaged."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not {"night_id", "sentence", "notes"} <= document.keys():
+        raise click.ClickException(f"{file}: damaged; remove it, the next night writes it anew")
+    return document
 
 
 @command.command("history")

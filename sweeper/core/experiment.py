@@ -167,9 +167,9 @@ class Workload(Strict):
 class Run(Strict):
     """How the measurements are ordered and what happens when one fails."""
 
-    starts: int = Field(2, ge=1)
+    starts: int = Field(2, ge=1, le=1_000)
     """Server starts per arm. With 1, start-to-start noise is unseen and every claim says so."""
-    repeats: int = Field(4, ge=1)
+    repeats: int = Field(4, ge=1, le=1_000)
     """Measurements per start and load point."""
     order: Literal["mirrored", "given"] = "mirrored"
     """`mirrored`: A B C … C B A over the starts, so that drift cancels; with one start the baseline runs twice."""

@@ -51,11 +51,14 @@ def beside(folder: Path) -> Callable[[str], str]:
     """Relative paths that exist in `folder` become absolute; what does not exist there may be a hub id."""
 
     def place(written: str) -> str:
-        if written.startswith("~"):
-            return str(Path(written).expanduser())
-        if written.startswith(("toy:", "builtin:", "random:", "/")) or not (folder / written).exists():
+        try:
+            if written.startswith("~"):
+                return str(Path(written).expanduser())
+            if written.startswith(("toy:", "builtin:", "random:", "/")) or not (folder / written).exists():
+                return written
+            return str((folder / written).resolve())
+        except (OSError, RuntimeError):  # longer than any file name; `~nobody`
             return written
-        return str((folder / written).resolve())
 
     return place
 

@@ -63,7 +63,7 @@ class ControlClient:
 def _json_object(path: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise OSError(f"{path}: the answer is not JSON: {text[:80]!r}") from None
     if not isinstance(value, dict):
         raise OSError(f"{path}: the answer is no JSON object: {text[:80]!r}")

@@ -61,7 +61,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PreflightError(f"{path}: cannot be read ({error.strerror}); correct the path") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise PreflightError(f"{path}: not JSON; it should be the model's config.json") from None
     if not isinstance(value, dict):
         raise PreflightError(f"{path}: not a JSON map; it should be the model's config.json")

@@ -42,7 +42,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 def _from_list(path: Path, text: str) -> list[Prompt]:
     try:
         rows = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(rows, list):
         raise ConfigError(f"{path}: a list of conversations is expected, as ShareGPT has it")
@@ -56,7 +56,7 @@ def _from_lines(path: Path, text: str) -> list[Prompt]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
         prompt = prompt_of(row, f"{path.stem}-{number}")
         if prompt is None:

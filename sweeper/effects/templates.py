@@ -80,7 +80,7 @@ def _json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PreflightError(f"{path}: not JSON: {error}") from None
     return value if isinstance(value, dict) else {}
 

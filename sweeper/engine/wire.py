@@ -163,7 +163,7 @@ def _read(reply: Reply, endpoint: Endpoint) -> _Answer:
             continue
         try:
             event = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer.garbage = answer.garbage or data
             continue
         if not isinstance(event, dict) or not event.keys() & _KNOWN_KEYS:

@@ -1,6 +1,7 @@
 """Experiment file → Experiment, or one clear line per mistake: `file:line: dotted.path: what; remedy`."""
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from sweeper.planning.points import EXCLUDABLE, parse_triple
 
 FREE_KEYS = frozenset({"env", "chat_template_kwargs"})
 """Below these, keys are the user's own words."""
+
+MAX_POINTS = 200_000
+"""Planning them takes a quarter of a minute; no machine ever measures that many."""
 
 SWEEPABLE = ("server", "speculative", "baseline", "engine")
 
@@ -60,7 +64,12 @@ def parse_document(text: str, path: Path, *, place: Callable[[str], str] = str) 
     except pydantic.ValidationError as error:
         problems += _validation_problems(marked, error)
         raise _joined(marked, problems) from None
-    problems += [*_bad_exclusions(experiment), *_bad_arrival(experiment), *_bad_arms(experiment)]
+    problems += [
+        *_bad_exclusions(experiment),
+        *_bad_arrival(experiment),
+        *_bad_arms(experiment),
+        *_too_many(experiment),
+    ]
     if problems:
         raise _joined(marked, problems)
     return Document(experiment, marked)
@@ -114,13 +123,21 @@ def _belongs_to_other_branch(item: Any, marked: Marked, where: Key) -> bool:
     return branch == "literal['auto']"
 
 
+def _shown(got: object) -> str:
+    """A value in an error line; of a very long one only the start."""
+    if isinstance(got, dict | list):
+        return "a map" if isinstance(got, dict) else "a list"
+    text = repr(got)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
 def _in_words(item: Any, where: Key) -> str:
     kind, got, context = item["type"], item["input"], item.get("ctx", {})
     if kind == "extra_forbidden":
         return _unknown_key(where)
     if kind == "missing":
         return "missing; add it"
-    shown = repr(got) if not isinstance(got, dict | list) else ("a map" if isinstance(got, dict) else "a list")
+    shown = _shown(got)
     if where[:2] == ("speculative", "configs") and len(where) == 3:
         return (
             f'must be text like "3-1-4" or a map like {{num_steps: 3, eagle_topk: 1, num_draft_tokens: 4}}, got {shown}'
@@ -240,6 +257,19 @@ def _bad_exclusions(experiment: Experiment) -> Iterator[Problem]:
                 near = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"points have {', '.join(known)}"
                 yield ("speculative", "exclude", index, key), f"no such key of a point; {hint}"
+
+
+def _too_many(experiment: Experiment) -> Iterator[Problem]:
+    """Lists multiply: a few short ones can stand for more points than memory holds."""
+    section = experiment.speculative
+    points = len(section.configs)
+    if section.grid is not None:
+        axes = (section.grid.num_steps, section.grid.eagle_topk, section.grid.num_draft_tokens)
+        points += math.prod(max(1, len(axis)) for axis in (*axes, section.grid.aux_layer_ids))
+    points = max(1, points) * math.prod(len(values) for values in experiment.sweep.values())
+    if points > MAX_POINTS:
+        where: Key = ("sweep",) if experiment.sweep else ("speculative", "grid")
+        yield where, f"the file stands for {points:,} points, at most {MAX_POINTS:,} are planned; give shorter lists"
 
 
 def _bad_arms(experiment: Experiment) -> Iterator[Problem]:

@@ -19,6 +19,8 @@ Problem = tuple[Key, str]
 MAX_NODES = 200_000
 """Aliases multiply: a few lines can stand for billions of values."""
 MAX_DEPTH = 40
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""What a terminal or a system call takes for something else than text."""
 
 _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
     (re.compile(r"(?:~|null|Null|NULL|)\Z"), lambda _: None),
@@ -103,6 +105,8 @@ class _Walk:
                 raise self.error(key_node, where, "merge keys (<<) are not read; write the keys out")
             if not isinstance(key_node, yaml.ScalarNode):
                 raise self.error(key_node, where, "a key must be text; write `key: value`")
+            if _CONTROL.search(key_node.value):
+                raise self.error(key_node, where, "a key holds control characters; remove them")
             name = self.reading.rename(where, key_node.value)
             line = key_node.start_mark.line + 1
             if name in seen:
@@ -118,6 +122,8 @@ class _Walk:
         text = str(node.value)
         if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
             raise self.error(node, where, f"the tag {node.tag} is not read; write a plain value")
+        if _CONTROL.search(text):
+            raise self.error(node, where, "holds control characters; remove them")
         if getattr(node, "style", None) is not None or self.reading.verbatim(where):
             return text
         for pattern, convert in _SCALARS:

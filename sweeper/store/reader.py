@@ -125,7 +125,7 @@ def _read_all(files: list[Path], kind: Any, problems: list[str], run_dir: Path) 
 def _read_environment(path: Path, problems: list[str]) -> Mapping[str, Any]:
     try:
         value = json.loads(_bytes(path / layout.ENVIRONMENT))
-    except (StoreError, ValueError) as error:
+    except (StoreError, ValueError, RecursionError) as error:
         problems.append(f"{layout.ENVIRONMENT}: {error}")
         return {}
     return value if isinstance(value, dict) else {}
@@ -137,7 +137,7 @@ def _read_events(file: Path, problems: list[str]) -> Iterator[Mapping[str, Any]]
     for number, line in enumerate(_bytes(file).splitlines(), start=1):
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             problems.append(f"{layout.EVENTS}:{number}: half-written line")
             continue
         if isinstance(event, dict):

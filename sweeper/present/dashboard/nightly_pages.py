@@ -98,5 +98,5 @@ def read_past(folder: Path) -> Past:
 def _sentence(folder: Path) -> str:
     try:
         return str(json.loads((folder / VERDICT).read_bytes())["sentence"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""

@@ -230,6 +230,7 @@ def test_without_a_baseline_there_is_no_speedup() -> None:
         ('{"what": 1}', "not a result of"),
         ("[1, 2]", "something other than objects"),
         ("[]", "holds no result"),
+        ("[" * 100_000, r"x\.json:1: not JSON"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, words: str) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.effects.engine_flags import SHIPPED, installed_version, table_of
-from sweeper.effects.facts import gather_facts, load_experiment
+from sweeper.effects.facts import beside, gather_facts, load_experiment
 from sweeper.effects.gpu import Inventory
+from sweeper.effects.hub import read_config
 from sweeper.effects.requirements import require, too_few_gpus, unmet
 from sweeper.errors import ConfigError, PreflightError
 from sweeper.planning.config import parse_experiment
@@ -117,3 +118,16 @@ def test_flags_of_another_release_come_from_its_help_once(tmp_path: Path, monkey
 def test_an_interpreter_that_does_not_answer_has_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert table_of("0.5.17", interpreter(tmp_path, "exit 2")) is None
+
+
+def test_names_that_no_file_system_takes_are_no_paths_and_no_crash(tmp_path: Path) -> None:
+    place = beside(tmp_path)
+    assert place("x" * 5000) == "x" * 5000
+    assert place("~nobody-of-this-name/model") == "~nobody-of-this-name/model"
+
+
+def test_a_config_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    target = checkpoint(tmp_path / "target")
+    (target / "config.json").write_text("[" * 100_000)
+    with pytest.raises(PreflightError, match="not JSON"):
+        read_config(target / "config.json")

@@ -167,6 +167,23 @@ CASES = {
         GOOD.replace("speculative:", "speculative:\n  exclude: [{eagle_top: 1}]"),
         "x.yaml:6: speculative.exclude.0.eagle_top: no such key of a point; did you mean eagle_topk?",
     ),
+    "control characters": (
+        GOOD.replace("demo", '"a\\e[2J"'),
+        "x.yaml:1: name: holds control characters; remove them",
+    ),
+    "control characters in a key": ('"a\\0b": 1\n', "x.yaml:1: a key holds control characters; remove them"),
+    "more starts than anybody waits for": (
+        GOOD + "run: {starts: 99999999999999}\n",
+        "x.yaml:9: run.starts: should be less than or equal to 1000, got 99999999999999; change it",
+    ),
+    "a grid without end": (
+        GOOD + f"sweep: {{server.args.tp_size: {list(range(500))}, server.args.context_length: {list(range(500))}}}\n",
+        "x.yaml:9: sweep: the file stands for 1,000,000 points, at most 200,000 are planned; give shorter lists",
+    ),
+    "a very long value": (
+        GOOD.replace("demo", "x" * 1000),
+        f"x.yaml:1: name: '{'x' * 199}… cannot name a folder; use letters, digits, '.', '_' and '-', at most 80",
+    ),
     "unknown axis": (
         GOOD + "sweep: {speculative.draft_path: [a]}\n",
         "x.yaml:9: sweep.speculative.draft_path: no such key; did you mean speculative.draft_model_path?",
