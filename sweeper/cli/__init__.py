@@ -1,5 +1,6 @@
 """One module per command: parse → call → render → exit code. Modules are imported when their command runs."""
 
+import errno
 import importlib
 import os
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 
 from sweeper import __version__
+from sweeper.core.redaction import redact_urls
 from sweeper.errors import SweeperError
 from sweeper.present.glyphs import make_printable
 
@@ -78,20 +80,30 @@ def run_cli(argv: Sequence[str]) -> int:
         error.show()
         return 2
     except SweeperError as error:
-        print(f"sweeper: {error}", file=sys.stderr)  # noqa: T201
+        print(f"sweeper: {redact_urls(str(error))}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            return _crashed(error, argv)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"sweeper: {where}{error.strerror}; correct the path, its permissions or the disk", file=sys.stderr)  # noqa: T201
+        return 2
     except Exception as error:  # noqa: BLE001  the last line of defence: a bug is one line to the user and a file to us
         return _crashed(error, argv)
     return result if isinstance(result, int) else 0
 
 
 def _crashed(error: Exception, argv: Sequence[str]) -> int:
-    handle, name = tempfile.mkstemp(prefix="sweeper-crash-", suffix=".log")
-    with os.fdopen(handle, "w") as file:
-        file.write(f"sweeper {__version__}, Python {sys.version}\ncommand: {argv[0] if argv else ''}\n\n")
-        file.write("".join(traceback.format_exception(error)))
-    print(f"sweeper: a bug: {type(error).__name__}; the traceback is in {Path(name)}", file=sys.stderr)  # noqa: T201
+    try:
+        handle, name = tempfile.mkstemp(prefix="sweeper-crash-", suffix=".log")
+        with os.fdopen(handle, "w") as file:
+            file.write(f"sweeper {__version__}, Python {sys.version}\ncommand: {argv[0] if argv else ''}\n\n")
+            file.write("".join(traceback.format_exception(error)))
+        told = f"the traceback is in {Path(name)}"
+    except OSError as full:
+        told = f"its traceback could not be kept ({full.strerror}); free the disk and try again"
+    print(f"sweeper: a bug: {type(error).__name__}; {told}", file=sys.stderr)  # noqa: T201
     return 3

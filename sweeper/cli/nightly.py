@@ -167,7 +167,11 @@ def _verdict(file: Path) -> dict[str, Any]:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         document = None
-    if not isinstance(document, dict) or not {"night_id", "sentence", "notes"} <= document.keys():
+    if (
+        not isinstance(document, dict)
+        or not {"night_id", "sentence"} <= document.keys()
+        or not isinstance(document.get("notes"), list)
+    ):
         raise click.ClickException(f"{file}: damaged; remove it, the next night writes it anew")
     return document
 

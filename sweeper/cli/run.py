@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sweeper.core.events import RunEnded
+from sweeper.core.redaction import redact_urls
 from sweeper.core.result import Failed, Skipped
 from sweeper.core.run import RunData
 from sweeper.errors import SweeperError
@@ -66,7 +67,7 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunE
     from sweeper.present.progress import make_display
 
     experiment = prepared.experiment
-    _say(f"joining Ray at {ray_address}" if ray_address else "starting Ray")
+    _say(redact_urls(f"joining Ray at {ray_address}") if ray_address else "starting Ray")
     pool = RayPool(
         real_tools,
         device=experiment.engine.device,

@@ -35,12 +35,16 @@ def secret_name(name: str) -> bool:
 
 def redact_text(text: str) -> str:
     """Hides URL passwords, secret query parameters, bearer tokens, known key shapes, `--api-key x`, `api_key='x'`."""
-    text = _URL_PASSWORD.sub(rf"\1\2:{HIDDEN}@", text)
-    text = _URL_QUERY.sub(_hide_query, text)
+    text = redact_urls(text)
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _KNOWN_SHAPES.sub(HIDDEN, text)
     text = _FLAG.sub(_hide_flag, text)
     return _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+
+
+def redact_urls(text: str) -> str:
+    """Hides only the passwords and secret query parameters of URLs; other words stay as they are."""
+    return _URL_QUERY.sub(_hide_query, _URL_PASSWORD.sub(rf"\1\2:{HIDDEN}@", text))
 
 
 def _hide_query(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ import pydantic
 from pydantic import BaseModel
 
 from sweeper.core.experiment import Experiment
+from sweeper.core.redaction import redact_urls, secret_name
 from sweeper.core.result import FailureClass
 from sweeper.engine.flags import FlagTable, plain
 from sweeper.errors import ConfigError
@@ -26,7 +27,7 @@ MAX_POINTS = 200_000
 
 SWEEPABLE = ("server", "speculative", "baseline", "engine")
 
-PATHS: tuple[Key, ...] = (
+PATHS: tuple[tuple[str, str], ...] = (
     ("server", "model_path"),
     ("server", "target_config"),
     ("speculative", "draft_model_path"),
@@ -69,6 +70,7 @@ def parse_document(text: str, path: Path, *, place: Callable[[str], str] = str) 
         *_bad_arrival(experiment),
         *_bad_arms(experiment),
         *_too_many(experiment),
+        *_shown_secrets(experiment),
     ]
     if problems:
         raise _joined(marked, problems)
@@ -270,6 +272,17 @@ def _too_many(experiment: Experiment) -> Iterator[Problem]:
     if points > MAX_POINTS:
         where: Key = ("sweep",) if experiment.sweep else ("speculative", "grid")
         yield where, f"the file stands for {points:,} points, at most {MAX_POINTS:,} are planned; give shorter lists"
+
+
+def _shown_secrets(experiment: Experiment) -> Iterator[Problem]:
+    """Values of axes name the arms, and paths are printed: neither can be hidden later."""
+    for axis in experiment.sweep:
+        if secret_name(axis.rpartition(".")[2]):
+            yield ("sweep", axis), "a secret cannot be an axis, its values name the arms; give it once, below server"
+    for section, key in PATHS:
+        text = str(getattr(getattr(experiment, section), key))
+        if redact_urls(text) != text:
+            yield (section, key), "holds a password, and paths are shown; take it out of the URL"
 
 
 def _bad_arms(experiment: Experiment) -> Iterator[Problem]:

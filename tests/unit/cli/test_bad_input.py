@@ -96,3 +96,21 @@ def test_sglang_not_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_an_unknown_option_and_a_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such option" in said(["plan", "--nope"], capsys)
     assert "Missing argument" in said(["plan"], capsys)
+
+
+def test_a_path_that_the_system_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").mkdir()
+    text = said(["doctor", str(tmp_path)], capsys)
+    assert (
+        text == f"sweeper: {tmp_path}/model.safetensors: Is a directory; correct the path, its permissions or the disk"
+    )
+
+
+def test_the_password_of_a_cluster_address_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "hunter2" not in said(["clean", "--dry-run", "--ray-address", "ray://me:hunter2@127.0.0.1:1"], capsys)
+
+
+def test_a_damaged_verdict_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "verdict.json").write_text("[" * 100_000)
+    assert "verdict.json: damaged; remove it" in said(["nightly", "status", "--history", str(tmp_path)], capsys)

@@ -180,6 +180,15 @@ CASES = {
         GOOD + f"sweep: {{server.args.tp_size: {list(range(500))}, server.args.context_length: {list(range(500))}}}\n",
         "x.yaml:9: sweep: the file stands for 1,000,000 points, at most 200,000 are planned; give shorter lists",
     ),
+    "a secret as an axis": (
+        GOOD + "sweep: {server.args.api_key: [a, b]}\n",
+        "x.yaml:9: sweep.server.args.api_key: a secret cannot be an axis, its values name the arms; give it once, "
+        "below server",
+    ),
+    "a password in a path": (
+        GOOD.replace("org/model", "https://me:hunter2@host/x"),
+        "x.yaml:3: server.model_path: holds a password, and paths are shown; take it out of the URL",
+    ),
     "a very long value": (
         GOOD.replace("demo", "x" * 1000),
         f"x.yaml:1: name: '{'x' * 199}… cannot name a folder; use letters, digits, '.', '_' and '-', at most 80",
