@@ -151,7 +151,7 @@ def _bench_serving(document: Mapping[str, Any], source: str, label: str | None) 
             errors=sum(1 for error in document["errors"] if error) if "errors" in document else None,
             window_s=_number(document.get("duration")),
             output_tokens=_whole(document.get("total_output_tokens")),
-            output_tok_per_s=_number(document.get("output_throughput")),
+            output_tok_per_s=_rate(document.get("output_throughput")),
             request_per_s=_number(document.get("request_throughput")),
             ttft=_flat(document, "ttft"),
             tpot=_flat(document, "tpot"),
@@ -186,7 +186,7 @@ def _vllm(document: Mapping[str, Any], source: str, label: str | None) -> list[I
             errors=_whole(document.get("failed")),
             window_s=_number(document.get("duration")),
             output_tokens=_whole(document.get("total_output_tokens")),
-            output_tok_per_s=_number(document.get("output_throughput")),
+            output_tok_per_s=_rate(document.get("output_throughput")),
             request_per_s=_number(document.get("request_throughput")),
             ttft=_flat(document, "ttft"),
             tpot=_flat(document, "tpot"),
@@ -224,7 +224,7 @@ def _guidellm(document: Mapping[str, Any], source: str, label: str | None) -> li
                 errors=_whole(totals.get("errored")),
                 window_s=_number(entry.get("duration")),
                 output_tokens=None,
-                output_tok_per_s=_number(_successful(metrics, "output_tokens_per_second").get("mean")),
+                output_tok_per_s=_rate(_successful(metrics, "output_tokens_per_second").get("mean")),
                 request_per_s=_number(_successful(metrics, "requests_per_second").get("mean")),
                 ttft=_nested(_successful(metrics, "time_to_first_token_ms")),
                 # Its time_per_output_token_ms contains the TTFT; its inter-token latency is everybody else's TPOT.
@@ -264,7 +264,7 @@ def _aiperf(document: Mapping[str, Any], source: str, label: str | None) -> list
             errors=_whole(_aiperf_mean(document, "error_request_count")),
             window_s=_aiperf_mean(document, "benchmark_duration"),
             output_tokens=_whole(_aiperf_mean(document, "total_output_tokens")),
-            output_tok_per_s=_aiperf_mean(document, "output_token_throughput"),
+            output_tok_per_s=_rate(_aiperf_mean(document, "output_token_throughput")),
             request_per_s=_aiperf_mean(document, "request_throughput"),
             ttft=_aiperf_latency(document, "time_to_first_token"),
             # Its inter-token latency is one figure a request: what everybody else calls TPOT.
@@ -351,6 +351,12 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
+
+
+def _rate(value: Any) -> float | None:
+    """A speed; None also for nothing and less, which no server does and no ratio can be taken of."""
+    number = _number(value)
+    return number if number is not None and number > 0 else None
 
 
 def _whole(value: Any) -> int | None:

@@ -215,7 +215,7 @@ def accept(history_dir: Path, note: str, series: str, since: str | None) -> int:
     from sweeper.analysis.nightly.record import Accepted
     from sweeper.nightly.history import History
 
-    history = History(history_dir)
+    history = History(_existing(history_dir))
     with history.locked() as ours:
         if not ours:
             raise click.ClickException("a night is running; wait for its verdict")
@@ -245,7 +245,7 @@ def mute(history_dir: Path, series: str, until: datetime | None, note: str, off:
     from sweeper.analysis.nightly.record import Muted
     from sweeper.nightly.history import History
 
-    history = History(history_dir)
+    history = History(_existing(history_dir))
     if off:
         click.echo(f"{history.unmute(series)} mutes taken back")
         return 0
@@ -254,6 +254,13 @@ def mute(history_dir: Path, series: str, until: datetime | None, note: str, off:
     history.add(Muted(pattern=series, until=f"{until:%Y-%m-%d}", note=note, at=_now()))
     click.echo(f"muted until {until:%Y-%m-%d}: series with {series!r} in their name")
     return 0
+
+
+def _existing(history_dir: Path) -> Path:
+    """A word for a mistyped folder would be lost in a new one."""
+    if not history_dir.is_dir():
+        raise click.ClickException(f"{history_dir}: no such history; correct --history")
+    return history_dir
 
 
 def _now() -> str:

@@ -247,3 +247,8 @@ def test_an_exported_run_comes_back_with_the_same_speedups() -> None:
             # At 8 the run ranks its steady or whole window by its own rule; 64 requests are 8 a worker: whole.
             assert table.loc[("3-1-4", 8), "speedup"] == pytest.approx(outcome.estimate.ratio, rel=0.01)
     assert table.loc[("3-1-4", 1), "accept_length"] == pytest.approx(2.67, abs=0.01)
+
+
+def test_a_speed_below_nothing_is_no_speed() -> None:
+    rows = [one(bench_serving("a", -1.0, SPEC)), one(bench_serving("b", 2.0, SPEC))]
+    assert [row.output_tok_per_s for row in rows] == [None, 2.0]

@@ -114,3 +114,14 @@ def test_the_password_of_a_cluster_address_is_not_repeated(capsys: pytest.Captur
 def test_a_damaged_verdict_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "verdict.json").write_text("[" * 100_000)
     assert "verdict.json: damaged; remove it" in said(["nightly", "status", "--history", str(tmp_path)], capsys)
+
+
+@pytest.mark.parametrize(
+    "words", [["accept", "--note", "n"], ["mute", "--series", "x", "--until", "2099-01-01", "--note", "n"]]
+)
+def test_a_word_for_a_history_that_is_not_there(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nigths"
+    assert "no such history; correct --history" in said(["nightly", *words, "--history", str(missing)], capsys)
+    assert not missing.exists()
