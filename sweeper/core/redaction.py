@@ -18,6 +18,7 @@ _KNOWN_SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|AKIA[A-Z0-9]{16}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}|xox[abp]-[\w-]{10,})"
 )
+_NAME = re.compile(r"[\w-]+\Z")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _FLAG = re.compile(r"(--[\w-]+)([= ])(?!-)(\S+)")
 _ASSIGNED = re.compile(
@@ -59,14 +60,14 @@ def _hide_flag(match: re.Match[str]) -> str:
 
 
 def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
-    """An argument list with the values of secret flags hidden, in both spellings: `--api-key x` and `--api-key=x`."""
+    """An argument list with the values of secret names hidden: `--api-key x`, `--api-key=x`, `-e MY_TOKEN=x`."""
     shown: list[str] = []
     hide_next = False
     for word in argv:
         name, equals, _ = word.partition("=")
         if hide_next and not word.startswith("--"):
             shown.append(HIDDEN)
-        elif word.startswith("--") and equals and secret_name(name):
+        elif equals and secret_name(name) and _NAME.match(name):
             shown.append(f"{name}={HIDDEN}")
         else:
             shown.append(redact_text(word))
@@ -84,6 +85,8 @@ def redact_value(value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping):
         return {str(key): redact_value(item, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        if not secret_name(name) and all(isinstance(item, str) for item in value):
+            return list(redact_argv(value))
         return [redact_value(item, name) for item in value]
     if isinstance(value, str):
         if name and value and secret_name(name) and not _NUMERIC.match(value):

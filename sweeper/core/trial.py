@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from sweeper.core.redaction import redact_env, redact_value
+from sweeper.core.redaction import redact_argv, redact_env, redact_value
 
 
 def content_id(value: Any) -> str:
@@ -196,7 +196,12 @@ class Plan:
 
 
 def _redacted(arm: Arm) -> Arm:
-    server = replace(arm.server, args=redact_value(arm.server.args), env=redact_env(arm.server.env))
+    server = replace(
+        arm.server,
+        args=redact_value(arm.server.args),
+        env=redact_env(arm.server.env),
+        command_prefix=redact_argv(arm.server.command_prefix),
+    )
     if server.spec is not None:
         server = replace(server, spec=replace(server.spec, args=redact_value(server.spec.args)))
     return replace(arm, server=server, axes=redact_value(arm.axes))

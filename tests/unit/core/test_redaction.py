@@ -82,3 +82,10 @@ def test_nested_values_keep_numbers_and_nulls() -> None:
         "max_tokens": 5,
         "inner": [{"password": "***", "launch_command": "--api-key ***"}],
     }
+
+
+def test_secrets_in_a_list_of_words_are_hidden_like_those_of_a_command() -> None:
+    prefix = ["docker", "run", "-e", "MY_TOKEN=hunter2", "--password", "hunter2", "image"]
+    assert redact_value({"command_prefix": prefix}) == {
+        "command_prefix": ["docker", "run", "-e", "MY_TOKEN=***", "--password", "***", "image"]
+    }
