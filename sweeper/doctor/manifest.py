@@ -124,6 +124,8 @@ def _indexed(index: Path) -> tuple[Path, ...]:
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """The header of one safetensors file, by tensor name."""
+    if not file.is_file():  # a pipe would be waited on for ever
+        raise _damaged(file, "it is no file")
     size = file.stat().st_size
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -166,6 +168,8 @@ def _damaged(file: Path, why: str) -> PreflightError:
 
 
 def _json(file: Path) -> Any:
+    if not file.is_file():
+        raise PreflightError(f"{file}: not a file; put the JSON file itself there")
     if file.stat().st_size > _MAX_JSON_BYTES:
         raise PreflightError(f"{file}: larger than any such file is; refused")
     try:

@@ -1,6 +1,7 @@
 """Every mistake a user can make in an experiment file or on the command line: one clear line, exit code 2."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -100,11 +101,11 @@ def test_an_unknown_option_and_a_missing_argument(capsys: pytest.CaptureFixture[
 
 def test_a_path_that_the_system_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").mkdir()
-    text = said(["doctor", str(tmp_path)], capsys)
-    assert (
-        text == f"sweeper: {tmp_path}/model.safetensors: Is a directory; correct the path, its permissions or the disk"
-    )
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert "model.safetensors: not a sound safetensors file: it is no file" in said(["doctor", str(tmp_path)], capsys)
+    path = experiment(tmp_path, HEAD)
+    text = said(["nightly", "install", path, "--history", "h", "--cron", "--to", path], capsys)
+    assert text == f"sweeper: {path}: File exists; correct the path, its permissions or the disk"
 
 
 def test_the_password_of_a_cluster_address_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
