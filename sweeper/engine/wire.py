@@ -170,10 +170,11 @@ def _read(reply: Reply, endpoint: Endpoint) -> _Answer:
             answer.garbage = answer.garbage or data
         elif event.get("error"):
             answer.error = answer.error or RequestError(kind="error_chunk", message=_message(event["error"]))
-        elif endpoint == "generate":
-            _native(answer, at_ns, event)
         else:
-            _openai(answer, at_ns, event)
+            try:
+                (_native if endpoint == "generate" else _openai)(answer, at_ns, event)
+            except (AttributeError, TypeError):  # the right keys, values of another shape
+                answer.garbage = answer.garbage or data
     return answer
 
 

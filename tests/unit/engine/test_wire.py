@@ -107,6 +107,7 @@ def test_a_stream_without_usage_has_an_unknown_number_of_tokens():
         (sse(native(1, "a"), b"{broken", native(2, "a b", STOP), DONE), "garbage"),
         (sse(native(1, "a"), b"null", native(2, "a b", STOP), DONE), "garbage"),
         (sse(native(1, "a"), b'{"strange": 1}', native(2, "a b", STOP), DONE), "garbage"),
+        (sse(native(1, "a"), b'{"meta_info": [1]}', native(2, "a b", STOP), DONE), "garbage"),
         (sse(native(1, "a"), b"\xff\xfe", native(2, "a b", STOP), DONE), "garbage"),
         (sse(native(1, "a")), "incomplete"),
         (sse(native(1, "a"), DONE), "incomplete"),
