@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import random
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,13 +13,23 @@ from urllib.parse import urlsplit
 
 import click
 
-from sweeper.core.experiment import Workload
+from sweeper.cli.numbers import Finite
+from sweeper.core.experiment import (
+    LONGEST_RAMP_S,
+    MOST_CONCURRENT,
+    MOST_PROMPTS,
+    MOST_TOKENS,
+    SLOWEST_RATE_RPS,
+    Workload,
+)
 from sweeper.core.sample import PromptSet, SpecCounters
 from sweeper.core.trial import LoadPoint
 from sweeper.engine.counters import counted_between, prometheus_counters
 from sweeper.errors import ConfigError, PreflightError
 from sweeper.execution.loadgen import ClientKind, Load, LoadTarget
 from sweeper.execution.shards import drive_blocking, shard_count
+
+LONGEST_WAIT_S = 7 * 86_400.0
 
 
 class Bounds(click.ParamType[tuple[int, int]]):
@@ -27,10 +38,11 @@ class Bounds(click.ParamType[tuple[int, int]]):
     name = "LO:HI"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        low, _, high = str(value).partition(":")
-        if not low.isdigit() or not (high or low).isdigit() or not 1 <= int(low) <= int(high or low):
-            self.fail(f"{value!r} is not LO:HI with 1 ≤ LO ≤ HI", param, ctx)
-        return int(low), int(high or low)
+        found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", str(value))
+        low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if not 1 <= low <= high <= MOST_TOKENS:
+            self.fail(f"{value!r} is not LO:HI with 1 ≤ LO ≤ HI ≤ {MOST_TOKENS}", param, ctx)
+        return low, high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,32 +85,42 @@ class Options:
 @click.option(
     "--endpoint", type=click.Choice(["generate", "completions", "chat"]), default="generate", show_default=True
 )
-@click.option("--num-prompts", type=click.IntRange(1), default=64, show_default=True)
-@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Most requests in flight.")
-@click.option("--request-rate", type=click.FloatRange(0, min_open=True), help="Requests a second; an open loop.")
+@click.option("--num-prompts", type=click.IntRange(1, MOST_PROMPTS), default=64, show_default=True)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, MOST_CONCURRENT),
+    default=8,
+    show_default=True,
+    help="Most requests in flight.",
+)
+@click.option("--request-rate", type=Finite(SLOWEST_RATE_RPS), help="Requests a second; an open loop.")
 @click.option("--arrival", type=click.Choice(["closed", "constant", "poisson", "burst"]), help="[poisson with a rate]")
-@click.option("--ramp-s", type=click.FloatRange(0), default=0.0, help="Seconds until the full load.")
+@click.option("--ramp-s", type=Finite(0, LONGEST_RAMP_S), default=0.0, help="Seconds until the full load.")
 @click.option("--prompts", help="builtin:NAME, toy:NAME, random:LO:HI or a file.")
 @click.option("--input-tokens", type=Bounds(), default="32:128", show_default=True, help="Words of random prompts.")
 @click.option("--output-tokens", type=Bounds(), help="max_tokens of each request, drawn evenly.")
-@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True)
-@click.option("--tokenizer", type=click.Path(path_type=Path), help="Folder whose chat template is applied.")
+@click.option("--max-tokens", type=click.IntRange(1, MOST_TOKENS), default=256, show_default=True)
+@click.option(
+    "--tokenizer",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder whose chat template is applied.",
+)
 @click.option("--chat-template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
 @click.option("--chat-template-kwargs", default="{}", help='JSON, e.g. {"enable_thinking": false}.')
 @click.option("--model", help="Model name for the OpenAI routes; asked from the server when not given.")
-@click.option("--temperature", type=click.FloatRange(0), default=0.0, show_default=True)
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
+@click.option("--temperature", type=Finite(0), default=0.0, show_default=True)
+@click.option("--top-p", type=Finite(0, 1, min_open=True))
 @click.option("--top-k", type=int)
 @click.option("--stop", multiple=True)
 @click.option("--ignore-eos", is_flag=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--warmup", type=click.IntRange(0), default=0, help="Requests before, not measured.")
+@click.option("--warmup", type=click.IntRange(0, MOST_PROMPTS), default=0, help="Requests before, not measured.")
 @click.option("--client", type=click.Choice(["lean", "httpx"]), default="lean", help="httpx: behind a proxy.")
-@click.option("--shards", type=click.IntRange(1), help="Processes; by default one up to 1,024 connections.")
-@click.option("--request-timeout-s", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True)
-@click.option("--stall-timeout-s", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True)
+@click.option("--shards", type=click.IntRange(1, 256), help="Processes; by default one up to 1,024 connections.")
+@click.option("--request-timeout-s", type=Finite(0, LONGEST_WAIT_S, min_open=True), default=600.0, show_default=True)
+@click.option("--stall-timeout-s", type=Finite(0, LONGEST_WAIT_S, min_open=True), default=30.0, show_default=True)
 @click.option(
-    "--give-up-late-s", type=click.FloatRange(0, min_open=True), default=30.0, help="Open loop: stop when late."
+    "--give-up-late-s", type=Finite(0, LONGEST_WAIT_S, min_open=True), default=30.0, help="Open loop: stop when late."
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report.")
@@ -167,8 +189,12 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _base_url(url: str) -> str:
-    parts = urlsplit(url if "//" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        named = (parts.hostname or "").encode("idna") and parts.port != 0  # both raise ValueError of what is no name
+    except ValueError:
+        named = False
+    if not named or parts.scheme not in ("http", "https") or not url.isprintable() or " " in url:
         raise ConfigError(f"{url!r} is no URL of a server; write http://HOST:PORT")
     return parts.geturl().rstrip("/")
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sweeper.cli.numbers import Finite
+from sweeper.core.experiment import MOST_PROMPTS, MOST_TOKENS
 from sweeper.errors import ConfigError, PreflightError
 
 if TYPE_CHECKING:
@@ -41,10 +43,10 @@ def _engine_options(function: Any) -> Any:
 @click.option("--draft", required=True)
 @click.option("--samples", type=click.Path(path_type=Path), help="Dumps with hidden states; default: ask the engine.")
 @click.option("--prompts", default="builtin:code", show_default=True, help="What the engine is asked, without dumps.")
-@click.option("--num-prompts", default=16, show_default=True)
-@click.option("--max-tokens", default=128, show_default=True)
-@click.option("--steps", default=5, show_default=True, help="Draft steps to look ahead.")
-@click.option("--live", type=float, help="Accept length seen live, to say which side is at fault.")
+@click.option("--num-prompts", type=click.IntRange(1, MOST_PROMPTS), default=16, show_default=True)
+@click.option("--max-tokens", type=click.IntRange(1, MOST_TOKENS), default=128, show_default=True)
+@click.option("--steps", type=click.IntRange(1, 64), default=5, show_default=True, help="Draft steps to look ahead.")
+@click.option("--live", type=Finite(1), help="Accept length seen live, to say which side is at fault.")
 @click.option("--num-steps", type=int, help="Draft steps of that live figure.")
 @_engine_options
 def accuracy(  # noqa: PLR0913  one parameter an option
@@ -91,7 +93,9 @@ def accuracy(  # noqa: PLR0913  one parameter an option
 @click.argument("target")
 @click.option("--draft", required=True)
 @click.option("--samples", required=True, type=click.Path(path_type=Path), help="The training dumps.")
-@click.option("--portion", default=16, show_default=True, help="Layers captured per server start.")
+@click.option(
+    "--portion", type=click.IntRange(1), default=16, show_default=True, help="Layers captured per server start."
+)
 @click.option(
     "--probe/--no-probe", default=True, show_default=True, help="Also look at what the loaded draft receives."
 )

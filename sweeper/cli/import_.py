@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweeper.cli.numbers import Finite
 from sweeper.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--baseline", help="Label of the baseline; default: the only one without speculation.")
 @click.option(
     "--floor",
-    type=click.FloatRange(min=1.0),
+    type=Finite(min=1.0),
     help="Ratio from which single measurements count as different, e.g. 1.01; they have no interval of their own.",
 )
 @click.option("--format", "kind", type=click.Choice(["table", "csv", "json", "parquet"]), default="table")

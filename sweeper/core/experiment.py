@@ -12,6 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 FlagValue = bool | int | float | str | list[Any] | dict[str, Any] | None
 """true: flag present; false or null: absent; list: several values; map: JSON."""
 
+MOST_PROMPTS = 1_000_000
+MOST_CONCURRENT = 100_000
+MOST_TOKENS = 10_000_000
+SLOWEST_RATE_RPS = 0.001
+LONGEST_RAMP_S = 86_400.0
+"""Beyond these a load is a slip of the pen that would never end or eat the memory."""
+
 
 class Strict(BaseModel):
     """Frozen; an unknown key is an error."""
@@ -121,9 +128,9 @@ class Arrival(Strict):
 
     kind: Literal["closed", "constant", "poisson", "burst"] = "closed"
     """`closed`: `concurrency` workers, each sends when its last answer ended. The others are open loops."""
-    rate_rps: float | None = Field(None, gt=0)
+    rate_rps: float | None = Field(None, ge=SLOWEST_RATE_RPS, allow_inf_nan=False)
     """Requests per second of constant and poisson."""
-    ramp_s: float = Field(0, ge=0)
+    ramp_s: float = Field(0, ge=0, le=LONGEST_RAMP_S)
     """Seconds over which the load rises to its full level."""
 
 
@@ -132,11 +139,11 @@ class Workload(Strict):
 
     prompts: str = "builtin:code"
     """builtin:NAME, toy:NAME, random:LO:HI, or a path (relative to this file)."""
-    num_prompts: int = Field(64, ge=1)
+    num_prompts: int = Field(64, ge=1, le=MOST_PROMPTS)
     """Requests per measurement. At least 8 × concurrency gives a steady window."""
-    max_tokens: int = Field(512, ge=1)
+    max_tokens: int = Field(512, ge=1, le=MOST_TOKENS)
     """Longest answer in tokens."""
-    temperature: float = Field(0, ge=0)
+    temperature: float = Field(0, ge=0, allow_inf_nan=False)
     """0 is greedy: outputs can then be compared with the baseline's."""
     top_p: float | None = Field(None, gt=0, le=1)
     """Nucleus sampling."""
@@ -152,7 +159,7 @@ class Workload(Strict):
     """Arguments of the chat template, e.g. {enable_thinking: false}."""
     endpoint: Literal["generate", "completions", "chat"] = "generate"
     """SGLang's own route, or the OpenAI-compatible ones."""
-    concurrency: list[Annotated[int, Field(ge=1)]] = Field([1, 8, 32], min_length=1)
+    concurrency: list[Annotated[int, Field(ge=1, le=MOST_CONCURRENT)]] = Field([1, 8, 32], min_length=1)
     """Load points: every arm is measured at each."""
     arrival: Arrival = Arrival()
     """When requests are sent; default: a closed loop."""

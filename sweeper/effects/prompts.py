@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -25,6 +26,24 @@ _COMMON_WORDS = (  # noqa: SIM905  a list of a hundred literals reads worse
     "where much your way well down should because each just those people how too little"
 ).split(" ")
 """Short English words, one token each in nearly every vocabulary."""
+
+MOST_WORDS = 100_000_000
+"""Of all random prompts of a load: half a GB of text."""
+
+
+def require_source(prompts: str) -> None:
+    """Raises ConfigError where `prompts` names no source that `load_prompts` knows; builds none."""
+    kind, _, name = prompts.partition(":")
+    if kind == "builtin":
+        _require_suite(name)
+    elif kind == "toy":
+        toy_prompts(name)
+    elif kind == "random":
+        _random_bounds(name)
+    elif not Path(prompts).is_file():
+        raise ConfigError(
+            f"prompts {prompts!r}: no such file; correct the path, or use builtin:NAME, toy:NAME or random:LO:HI"
+        )
 
 
 def load_prompts(workload: Workload, *, tokenizer_dir: Path | None) -> PromptSet:
@@ -65,15 +84,17 @@ def _source(workload: Workload) -> tuple[list[Prompt], bool]:
         return pick(toy_prompts(name), workload.num_prompts, seed=workload.seed), True
     if kind == "random":
         return random_prompts(name, workload.num_prompts, seed=workload.seed), False
-    path = Path(workload.prompts)
-    if not path.is_file():
-        raise ConfigError(f"prompts {workload.prompts!r}: no such file, and not builtin:NAME, toy:NAME or random:LO:HI")
-    return pick(read_prompts(path), workload.num_prompts, seed=workload.seed), True
+    require_source(workload.prompts)
+    return pick(read_prompts(Path(workload.prompts)), workload.num_prompts, seed=workload.seed), True
+
+
+def _require_suite(name: str) -> None:
+    if name not in SUITES:
+        raise ConfigError(f"prompts builtin:{name}: unknown; there are {', '.join(f'builtin:{x}' for x in SUITES)}")
 
 
 def _builtin(name: str, workload: Workload) -> list[Prompt]:
-    if name not in SUITES:
-        raise ConfigError(f"prompts builtin:{name}: unknown; there are {', '.join(f'builtin:{x}' for x in SUITES)}")
+    _require_suite(name)
     return build_suite(name, workload.num_prompts, seed=workload.seed)
 
 
@@ -105,13 +126,21 @@ def _toy_prompt(row: Mapping[str, object]) -> Prompt:
 
 def random_prompts(bounds: str, count: int, *, seed: int) -> list[Prompt]:
     """LO to HI random words, about as many tokens. Never representative for speculation."""
-    low, _, high = bounds.partition(":")
-    if not low.isdigit() or not (high or low).isdigit() or int(low) < 1:
-        raise ConfigError(f"prompts random:{bounds}: write random:LO:HI with numbers of words")
+    low, high = _random_bounds(bounds)
+    if count * high > MOST_WORDS:
+        raise ConfigError(f"prompts random:{bounds}: {count} of them may hold {count * high:.3g} words; ask for less")
     draw = random.Random(seed)  # noqa: S311
-    sizes = [draw.randint(int(low), max(int(low), int(high or low))) for _ in range(count)]
+    sizes = [draw.randint(low, high) for _ in range(count)]
     texts = [" ".join(draw.choices(_COMMON_WORDS, k=size)) for size in sizes]
     return [Prompt(prompt_id=f"random-{i}", category="random", text=text) for i, text in enumerate(texts)]
+
+
+def _random_bounds(bounds: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", bounds)
+    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= low <= high <= MOST_WORDS:
+        raise ConfigError(f"prompts random:{bounds}: write random:LO:HI, numbers of words with 1 ≤ LO ≤ HI")
+    return low, high
 
 
 def pick(prompts: Sequence[Prompt], count: int, *, seed: int) -> list[Prompt]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 from sweeper.core.experiment import Experiment
-from sweeper.errors import PreflightError
+from sweeper.effects.prompts import require_source
+from sweeper.errors import ConfigError, PreflightError
 from sweeper.planning.facts import Facts
 
 
@@ -32,9 +32,10 @@ def unmet(experiment: Experiment, facts: Facts) -> Iterator[str]:
     elif engine.version is not None and facts.engine_installed not in (None, engine.version):
         installed = facts.engine_installed
         yield f"engine.version is {engine.version}, installed is SGLang {installed}; remove the key or install it"
-    prompts = experiment.workload.prompts
-    if not prompts.startswith(("builtin:", "toy:", "random:")) and not Path(prompts).exists():
-        yield f"workload.prompts: {prompts}: no such file; correct the path, or use builtin:NAME"
+    try:
+        require_source(experiment.workload.prompts)
+    except ConfigError as error:
+        yield f"workload.{error}"
     if engine.device == "cuda" and not facts.gpu_count:
         yield "engine.device is cuda, but no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu"
 

@@ -45,6 +45,8 @@ def test_a_folder_for_a_file(command: str, tmp_path: Path, capsys: pytest.Captur
         (HEAD + "baseline: {args: {no_such: 1}}\n", "x.yaml:4: baseline.args.no_such: SGLang 0.5.23 has no flag"),
         (HEAD.replace("'toy:target'", "'toy:other'"), "toy:other: the shipped models are toy:target, toy:draft"),
         (HEAD + "sweep: {server.args.tp_size: [1, many]}\n", "x.yaml:4: sweep.server.args.tp_size: tp_size must be"),
+        (HEAD + "workload: {num_prompts: 1000000000}\n", "x.yaml:4: workload.num_prompts: should be less than or"),
+        (HEAD + "workload: {temperature: .inf}\n", "x.yaml:4: workload.temperature: must be a"),
         (
             HEAD + "speculative: {exclude: [{topk: 1}]}\n",
             "x.yaml:4: speculative.exclude.0.topk: no such key of a point; ",
@@ -79,6 +81,13 @@ def test_a_draft_that_is_not_here_is_unchecked_in_plan_and_refused_by_check_and_
     assert "/no/draft: no such folder; correct the path" in json.loads(capsys.readouterr().out)["unchecked"]
     for command in ("check", "run"):
         assert "/no/draft: no such folder; correct the path" in said([command, path], capsys)
+
+
+@pytest.mark.parametrize("prompts", ["/dev/null", "/", "random:9:1", "toy:poems"])
+def test_prompts_that_no_load_can_be_made_of(prompts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = experiment(tmp_path, HEAD + f"workload: {{prompts: '{prompts}'}}\n")
+    for command in ("check", "run"):
+        assert "sweeper: workload.prompts " in said([command, path], capsys)
 
 
 def test_no_gpu_although_cuda_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

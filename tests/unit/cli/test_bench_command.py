@@ -64,11 +64,35 @@ def test_a_warm_up_leaves_no_warm_cache_and_is_not_counted(capsys):
         (["http://127.0.0.1:9", "--prompts", "builtin:poems"], "builtin:code"),
         (["http://127.0.0.1:9", "--out", "/no/such/folder/report.json"], "cannot write"),
         (["http://127.0.0.1:9", "--chat-template-kwargs", "[]"], "write a JSON object"),
+        (["http://127.0.0.1:99999"], "write http://HOST:PORT"),
+        (["http://127.0.0.1:-1"], "write http://HOST:PORT"),
+        (["http://127.0.0.1:0"], "write http://HOST:PORT"),
+        (["http://127.0.0.1:abc"], "write http://HOST:PORT"),
+        (["http://[::1"], "write http://HOST:PORT"),
+        (["http://a..b:1"], "write http://HOST:PORT"),
+        (["http://127.0.0.1\x1b[31m:9"], "write http://HOST:PORT"),
+        (["http://127.0.0.1\n:9"], "write http://HOST:PORT"),
+        (["http://127.0.0.1:9", "--temperature", "nan"], "is no number to measure with"),
+        (["http://127.0.0.1:9", "--temperature", "inf"], "is no number to measure with"),
+        (["http://127.0.0.1:9", "--top-p", "nan"], "is no number to measure with"),
+        (["http://127.0.0.1:9", "--request-rate", "nan"], "is no number to measure with"),
+        (["http://127.0.0.1:9", "--request-rate", "1e-300"], "x>=0.001"),
+        (["http://127.0.0.1:9", "--ramp-s", "1e300"], "is not in the range 0<=x<=86400"),
+        (["http://127.0.0.1:9", "--give-up-late-s", "1e300"], "is not in the range"),
+        (["http://127.0.0.1:9", "--num-prompts", "1" + "0" * 30], "is not in the range 1<=x<=1000000"),
+        (["http://127.0.0.1:9", "--concurrency", "1" + "0" * 30], "is not in the range"),
+        (["http://127.0.0.1:9", "--prompts", "random:1:999999999999"], "with 1 ≤ LO ≤ HI"),
+        (["http://127.0.0.1:9", "--prompts", "random:1:99000000"], "ask for less"),
+        (["http://127.0.0.1:9", "--prompts", "random:²"], "with 1 ≤ LO ≤ HI"),
+        (["http://127.0.0.1:9", "--prompts", "random:9:1"], "with 1 ≤ LO ≤ HI"),
+        (["http://127.0.0.1:9", "--tokenizer", "nosuch/x"], "does not exist"),
     ],
 )
 def test_bad_input_is_one_line_with_the_remedy(arguments, told, capsys):
     assert run_cli(["bench", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert told in err
+    assert "\x1b" not in err
 
 
 def test_bench_starts_without_ray_pandas_torch_and_sglang():
