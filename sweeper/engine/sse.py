@@ -14,11 +14,22 @@ def events(pieces: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     body = b"".join(data for _, data in pieces)
     ends = list(accumulate(len(data) for _, data in pieces))
     start = 0
-    for match in _EVENT_END.finditer(body):
-        data = _data(body[start : match.start()])
+    for stop, end in _ends(body):
+        data = _data(body[start:stop])
         if data:
-            yield pieces[bisect_left(ends, match.end())][0], data
-        start = match.end()
+            yield pieces[bisect_left(ends, end)][0], data
+        start = end
+
+
+def _ends(body: bytes) -> Iterator[tuple[int, int]]:
+    """Begin and end of each blank line. Few servers send CR: without it a search for LF LF does, ten times as fast."""
+    if b"\r" in body:
+        yield from (match.span() for match in _EVENT_END.finditer(body))
+        return
+    at = body.find(b"\n\n")
+    while at >= 0:
+        yield at, at + 2
+        at = body.find(b"\n\n", at + 2)
 
 
 def _data(event: bytes) -> bytes:

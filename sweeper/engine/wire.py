@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import EffectiveConfig
 from sweeper.core.redaction import redact_value
@@ -162,7 +164,7 @@ def _read(reply: Reply, endpoint: Endpoint) -> _Answer:
             answer.done = True
             continue
         try:
-            event = json.loads(data)
+            event = _parsed(data)
         except (ValueError, RecursionError):
             answer.garbage = answer.garbage or data
             continue
@@ -176,6 +178,14 @@ def _read(reply: Reply, endpoint: Endpoint) -> _Answer:
             except (AttributeError, TypeError):  # the right keys, values of another shape
                 answer.garbage = answer.garbage or data
     return answer
+
+
+def _parsed(data: bytes) -> Any:
+    """In half the time of the standard reader, which still judges what the fast one refuses, as half a surrogate pair."""
+    try:
+        return from_json(data)
+    except ValueError:
+        return json.loads(data)
 
 
 _KNOWN_KEYS = frozenset({"text", "output_ids", "meta_info", "choices", "usage", "sglext", "error"})

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeper.engine.sse import events
 
@@ -28,3 +30,9 @@ def test_an_event_arrives_with_its_last_byte():
 
 def test_an_event_that_was_cut_is_left_out():
     assert datas(b"data: a\n\ndata: b") == [b"a"]
+
+
+@given(st.lists(st.sampled_from([b"data: ", b"a", b":", b"\n", b"\n\n"]), max_size=12).map(b"".join))
+def test_line_feeds_alone_end_events_where_mixed_line_ends_do(body):
+    mixed = b"event: ping\r\n\r\n"
+    assert datas(mixed + body) == datas(body)

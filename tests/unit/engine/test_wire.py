@@ -56,6 +56,12 @@ def test_generate_counts_tokens_by_the_growth_of_the_servers_count():
     assert sample.spec is not None and sample.spec.verify_steps == 2
 
 
+def test_half_a_surrogate_pair_is_text_like_any_other():
+    sample = read("generate", (10, sse(native(1, "a \ud83d", STOP), DONE)))
+    assert sample.ok
+    assert sample.text == "a \ud83d"
+
+
 def test_a_server_that_streams_increments_is_put_together_again():
     first = {"text": "a ", "output_ids": [7], "meta_info": {"completion_tokens": 1, "finish_reason": None}}
     second = {"text": "b c", "output_ids": [8, 9], "meta_info": {"completion_tokens": 3, "finish_reason": STOP}}
