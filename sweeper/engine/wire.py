@@ -181,7 +181,7 @@ def _read(reply: Reply, endpoint: Endpoint) -> _Answer:
 
 
 def _parsed(data: bytes) -> Any:
-    """In half the time of the standard reader, which still judges what the fast one refuses, as half a surrogate pair."""
+    """Twice as fast as the standard reader, which still judges what this one refuses, as half a surrogate pair."""
     try:
         return from_json(data)
     except ValueError:
