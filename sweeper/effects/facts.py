@@ -35,7 +35,7 @@ def load_experiment(path: Path, *, version: str | None = None) -> Loaded:
     document = parse_document(read_text(path), path, place=beside(path.parent))
     _check_prompts(document)
     facts = gather_facts(document.experiment, version=version, document=document)
-    check_flags(document, facts.flags)
+    check_flags(document, facts.flags, version=facts.engine_version)
     return Loaded(document, facts)
 
 

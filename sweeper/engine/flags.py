@@ -30,6 +30,9 @@ RENAMED: Mapping[str, tuple[str, ...]] = {
 
 NUMERIC = {"int": int, "float": float}
 
+COUNTED = frozenset({"tp_size", "pp_size", "dp_size", "ep_size", "nnodes"})
+"""Flags that say how many; the engine takes any whole number and dies later, or counts its GPUs wrong."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
@@ -122,9 +125,11 @@ def _wrong_item(flag: Flag, item: Any) -> str | None:
         return f"{flag.key} cannot be {item!r}; {hint}"
     if (kind := NUMERIC.get(flag.type)) is not None:
         try:
-            kind(str(item))
+            number = kind(str(item))
         except ValueError:
             return f"{flag.key} must be {'a whole number' if kind is int else 'a number'}, got {item!r}; write one"
+        if flag.key in COUNTED and number < 1:
+            return f"{flag.key} must be at least 1, got {item!r}; correct it"
     return None
 
 

@@ -4,7 +4,8 @@
 when the engine would refuse it or could not mean it. Sources: arg_groups/speculative_hook.py unless said otherwise.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeper.core.trial import SpecConfig
@@ -14,6 +15,7 @@ from sweeper.engine.request import Refused, Request, attention_dp
 
 EAGLE_FAMILY = ("EAGLE", "EAGLE3", "STANDALONE")
 BLOCK_FAMILY = ("DFLASH", "DSPARK", "UNO")
+READ_IN = "0.5.23"
 ALGORITHMS = (*EAGLE_FAMILY, "NEXTN", "FROZEN_KV_MTP", "NGRAM", *BLOCK_FAMILY)
 MIXED_CHUNK = ("EAGLE", "EAGLE3", "DFLASH", "DSPARK")
 """Algorithms that may keep --enable-mixed-chunk (spec_info.py, supports_mixed_chunk)."""
@@ -83,6 +85,21 @@ def resolve(request: Request) -> Resolution:
     return Resolution(spec=spec, notes=tuple(notes))
 
 
+def known_algorithms(version: str, listed: Sequence[str]) -> tuple[str, ...]:
+    """Names that this release takes without a plugin; `listed`: the choices of its flag. Empty: not known here."""
+    return tuple(listed) or (ALGORITHMS if version == READ_IN else ())
+
+
+def unknown_algorithm(name: str, known: Sequence[str], version: str) -> str:
+    """One sentence for a name that is not among `known`, with the remedy."""
+    near = difflib.get_close_matches(name.upper(), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
+    return (
+        f"SGLang {version} has no algorithm {name!r}; {hint} One that a plugin registers needs its plugin named in "
+        "server.env.SGLANG_PLUGINS"
+    )
+
+
 def _algorithm(spec: SpecConfig, notes: list[str]) -> SpecConfig:
     name = spec.algorithm.upper()
     if name == "NEXTN":
@@ -93,7 +110,7 @@ def _algorithm(spec: SpecConfig, notes: list[str]) -> SpecConfig:
 
 def _unknown_family(request: Request, notes: list[str]) -> SpecConfig:
     name = request.spec.algorithm
-    notes.append(f"{name} is not built into SGLang 0.5.23 ({', '.join(ALGORITHMS)}): a plugin must register it")
+    notes.append(f"{name} is not built into SGLang {READ_IN} ({', '.join(ALGORITHMS)}): a plugin must register it")
     return request.spec
 
 

@@ -356,8 +356,8 @@ def _with_paths(value: dict[str, Any], place: Callable[[str], str]) -> dict[str,
     return value
 
 
-def check_flags(document: Document, table: FlagTable) -> None:
+def check_flags(document: Document, table: FlagTable, *, version: str | None = None) -> None:
     """Every flag in the file against the engine's table; raises ConfigError with a line per mistake."""
-    problems = list(flag_problems(document.experiment, table))
+    problems = list(flag_problems(document.experiment, table, version=version))
     if problems:
         raise _joined(document.marked, problems)

@@ -6,6 +6,7 @@ from typing import Any
 from sweeper.core.experiment import Experiment, SpecPoint
 from sweeper.engine.argv import UNPREFIXED
 from sweeper.engine.flags import FlagTable, wrong_value
+from sweeper.engine.rules import known_algorithms, unknown_algorithm
 from sweeper.planning.marks import Key, Problem
 
 OWN_FLAGS: Mapping[str, str] = {
@@ -31,8 +32,12 @@ OWN_SPECULATIVE = {
 """speculative-* flags with a key of their own: where to write them instead."""
 
 
-def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[Problem]:
-    """(place, sentence) for every flag that this engine does not have or would not take with that value."""
+def flag_problems(experiment: Experiment, table: FlagTable, *, version: str | None = None) -> Iterator[Problem]:
+    """(place, sentence) for every flag that this engine does not have or would not take with that value.
+
+    `version`: the release planned for, where the table is of another one.
+    """
+    yield from _algorithm_problems(experiment, table, version or table.version)
     for section, args in (("server", experiment.server.args), ("baseline", experiment.baseline.args)):
         for name, value in args.items():
             if problem := _server_flag_problem(name, value, table):
@@ -48,6 +53,30 @@ def flag_problems(experiment: Experiment, table: FlagTable) -> Iterator[Problem]
             if problem := check(name, value, table):
                 yield ("sweep", dotted), problem
                 break
+
+
+PLUGINS = "SGLANG_PLUGINS"
+"""Variable that names the plugins an engine loads: algorithms of theirs are in no table."""
+
+
+def _algorithm_problems(experiment: Experiment, table: FlagTable, version: str) -> Iterator[Problem]:
+    flag = table.find("speculative_algorithm")
+    known = known_algorithms(version, flag.choices if flag else ())
+    if not known or PLUGINS in experiment.server.env or f"server.env.{PLUGINS}" in experiment.sweep:
+        return
+    for where, name in _named_algorithms(experiment):
+        if str(name).upper() not in known:
+            yield where, unknown_algorithm(str(name), known, version)
+
+
+def _named_algorithms(experiment: Experiment) -> Iterator[tuple[Key, Any]]:
+    """Where each stands; an arm that expects to fail may name what it likes."""
+    yield ("speculative", "algorithm"), experiment.speculative.algorithm
+    for index, arm in enumerate(experiment.speculative.configs):
+        if isinstance(arm, SpecPoint) and arm.algorithm is not None and arm.expect is None:
+            yield ("speculative", "configs", index, "algorithm"), arm.algorithm
+    for name in experiment.sweep.get("speculative.algorithm", []):
+        yield ("sweep", "speculative.algorithm"), name
 
 
 def _server_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sweeper.core.experiment import Experiment, Workload
 from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, ServerStart, Trial, content_id, without_defaults
+from sweeper.engine.rules import ALGORITHMS
 from sweeper.errors import ConfigError
 from sweeper.planning.arms import Expansion, expand
 from sweeper.planning.estimate import estimate_s
@@ -20,7 +21,7 @@ UNMEASURED = frozenset({"concurrency", "arrival", "request_timeout_s", "stall_ti
 
 def make_plan(experiment: Experiment, facts: Facts) -> Plan:
     """Arms, trials, launch groups and their schedule; raises ConfigError for what cannot be planned at all."""
-    for where, what in flag_problems(experiment, facts.flags):
+    for where, what in flag_problems(experiment, facts.flags, version=facts.engine_version):
         raise ConfigError(f"{'.'.join(map(str, where))}: {what}")
     found = expand(experiment, facts)
     trials = tuple(_trials(found.arms, experiment.workload))
@@ -128,6 +129,14 @@ def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterato
         yield "one server start per arm: start-to-start noise is unseen, every claim is labelled so; use starts: 2"
     if not any(not arm.is_baseline for arm in found.arms):
         yield "no speculative arm is left: only the baseline would be measured"
+    yield from _unknown_algorithms(found.arms)
     needed = max((arm.server.gpus for arm in found.arms), default=0)
     if facts.gpu_count is not None and experiment.engine.device == "cuda" and needed > facts.gpu_count:
         yield f"a server needs {needed} GPUs, this machine has {facts.gpu_count}: it can be planned here, not run"
+
+
+def _unknown_algorithms(arms: Sequence[Arm]) -> Iterator[str]:
+    """What is left of them here stands in for a plugin's, or for those of a release without a table."""
+    named = {arm.server.spec.algorithm.upper() for arm in arms if arm.server.spec is not None}
+    for name in sorted(named - set(ALGORITHMS)):
+        yield f"{name} is no algorithm that is known here: the engine must have it, or a plugin register it"

@@ -310,3 +310,44 @@ def test_any_value_in_any_section_parses_or_is_a_clear_error(value: dict[str, ob
         check_flags(document, shipped_table())
     except SweeperError as error:
         assert str(error).startswith("x.yaml:")
+
+
+SPEC_HEAD = "name: a\nserver: {model_path: m}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("speculative: {algorithm: eaglez, configs: [3-1-4]}\n", "x.yaml:3: speculative.algorithm: "),
+        ("speculative: {configs: [{algorithm: eaglez, num_steps: 3}]}\n", "speculative.configs.0.algorithm: "),
+        ("sweep: {speculative.algorithm: [EAGLE3, eaglez]}\n", "sweep.speculative.algorithm: "),
+    ],
+)
+def test_an_algorithm_that_this_release_does_not_have(text: str, where: str) -> None:
+    said = message(SPEC_HEAD + text, flags=True)
+    assert where in said
+    assert "SGLang 0.5.23 has no algorithm 'eaglez'; did you mean EAGLE?" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("speculative: {algorithm: eagle3}\n", "0.5.23"),
+        ("speculative: {algorithm: mine}\n", "0.9.9"),
+        ("speculative: {configs: [{algorithm: mine, expect: bad_argument}]}\n", "0.5.23"),
+    ],
+)
+def test_an_algorithm_that_the_engine_may_have_passes(text: str, version: str) -> None:
+    check_flags(parse_document(SPEC_HEAD + text, Path("x.yaml")), shipped_table(), version=version)
+
+
+def test_an_algorithm_of_a_named_plugin_passes() -> None:
+    text = "name: a\nserver: {model_path: m, env: {SGLANG_PLUGINS: mine}}\nspeculative: {algorithm: mine}\n"
+    check_flags(parse_document(text, Path("x.yaml")), shipped_table())
+
+
+def test_a_count_below_one() -> None:
+    text = "name: a\nserver: {model_path: m, args: {tp_size: -4}}\nsweep: {server.args.nnodes: [0]}\n"
+    said = message(text, flags=True)
+    assert "x.yaml:2: server.args.tp_size: tp_size must be at least 1, got -4" in said
+    assert "nnodes must be at least 1, got 0" in said

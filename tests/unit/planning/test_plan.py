@@ -245,3 +245,9 @@ def test_every_requested_point_is_an_arm_merged_or_illegal(
     assert len({arm.label for arm in found.arms}) == len(found.arms)
     assert len({arm.arm_id for arm in found.arms}) == len(found.arms)
     assert {g.arm_id for g in found.launch_groups} == {arm.arm_id for arm in found.arms}
+
+
+def test_an_algorithm_that_only_a_plugin_can_have_is_warned_of(plan: Callable[..., Plan]) -> None:
+    head = "name: t\nserver: {model_path: /m/target, env: {SGLANG_PLUGINS: mine}}\n"
+    found = plan(head + "speculative: {algorithm: mine, draft_model_path: /m/draft, configs: [3-1-4]}\n")
+    assert any(warning.startswith("MINE is no algorithm that is known here") for warning in found.warnings)
