@@ -12,6 +12,7 @@ from sweeper.core.sample import Sample
 from sweeper.errors import StoreError
 from sweeper.store import layout
 from sweeper.store.codec import from_json
+from sweeper.store.plausible import impossible_number
 from sweeper.store.samples import is_whole, samples_from_parquet
 from sweeper.store.writer import StoredPlan
 
@@ -85,7 +86,7 @@ def unreadable(path: Path) -> tuple[Path, ...]:
 
 def _opens(file: Path, kind: Any) -> bool:
     try:
-        from_json(kind, _bytes(file), origin=str(file))
+        _read(file, kind, file.parent)
     except StoreError:
         return False
     return True
@@ -117,9 +118,17 @@ def _launch_files(path: Path) -> list[Path]:
 def _read_all(files: list[Path], kind: Any, problems: list[str], run_dir: Path) -> Iterator[Any]:
     for file in files:
         try:
-            yield from_json(kind, _bytes(file), origin=str(file.relative_to(run_dir)))
+            yield _read(file, kind, run_dir)
         except StoreError as error:
             problems.append(str(error))
+
+
+def _read(file: Path, kind: Any, run_dir: Path) -> Any:
+    origin = str(file.relative_to(run_dir))
+    value = from_json(kind, _bytes(file), origin=origin)
+    if kind is Measurement and (problem := impossible_number(value)) is not None:
+        raise StoreError(f"{origin}: {problem}")
+    return value
 
 
 def _read_environment(path: Path, problems: list[str]) -> Mapping[str, Any]:

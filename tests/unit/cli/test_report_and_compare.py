@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli import run_cli
+from sweeper.store.reader import read_run, unreadable
 from sweeper.testing.runs import Model, model_run
 from sweeper.testing.stored import store_run
 
@@ -70,3 +71,30 @@ def test_compare_refuses_and_names_the_difference_unless_forced(
     assert "NOT COMPARABLE" in capsys.readouterr().out
     assert run_cli(["compare", "--force", "--json", str(folder), str(other)]) == 0
     assert json.loads(capsys.readouterr().out)["comparable"] is False
+
+
+@pytest.mark.parametrize("number", [-1.0, 1e308, 1e-300])
+def test_a_measurement_with_numbers_that_cannot_be_is_named_and_left_out(
+    number: float, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = sorted(folder.glob("trials/*/start-*/measurement.json"))[0]
+    document = json.loads(damaged.read_text())
+    for key in ("output_tok_per_s", "steady_output_tok_per_s", "decode_token_time_ms"):
+        document["metrics"][key] = number
+    damaged.write_text(json.dumps(document))
+    assert run_cli(["report", "--json", str(folder)]) == 0
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem == f"{damaged.relative_to(folder)}: output_tok_per_s cannot be {number:.4g}"
+    assert unreadable(folder) == (damaged.parent,)
+    other = store_run(model_run(("3-1-4",), concurrency=(1, 8), repeats=2, model=Model(seed=5)), tmp_path / "more")
+    assert run_cli(["compare", str(folder), str(other)]) in (0, 1)
+    assert run_cli(["export", str(folder), "--format", "csv"]) == 0
+
+
+def test_a_gap_of_two_stamps_may_fall_below_nothing(folder: Path) -> None:
+    files = sorted(folder.glob("trials/*/start-*/measurement.json"))
+    document = json.loads(files[0].read_text())
+    document["metrics"]["itl_ms"] |= {"min": -2.8, "std": 1e-17}
+    files[0].write_text(json.dumps(document))
+    run = read_run(folder)
+    assert (len(run.measurements), run.problems) == (len(files), ())
