@@ -71,21 +71,28 @@ def timeline(material: Material) -> Drawn | None:
 
 
 def phase_spans(material: Material) -> tuple[Span, ...]:
-    """From the journal: a phase lasts until the next one of the same start, or until the last line."""
-    lines = [event for event in material.run.events if event.get("kind") == "phase_changed" and "at" in event]
-    if not lines:
+    """From the journal: a phase lasts until the next one of the same start, or until its sitting's last line."""
+    lines = [event for event in material.run.events if "at" in event]
+    times = [datetime.fromisoformat(line["at"]) for line in lines]
+    begin = next((at for line, at in zip(lines, times, strict=True) if line.get("kind") == "phase_changed"), None)
+    if begin is None:
         return ()
     labels = {arm.arm_id: arm.label for arm in material.run.plan.arms}
-    begin, last = (datetime.fromisoformat(lines[end]["at"]) for end in (0, -1))
     open_lines: dict[tuple[str, int], Mapping[str, Any]] = {}
     spans = []
-    for line in lines:
-        key = (line["group_id"], line["start"])
-        if key in open_lines:
-            spans.append(_span(open_lines.pop(key), datetime.fromisoformat(line["at"]), begin, labels))
-        if line["phase"] not in ENDS:
-            open_lines[key] = line
-    spans += [_span(line, last, begin, labels) for line in open_lines.values()]
+    before = begin
+    for line, at in zip(lines, times, strict=True):
+        if line.get("kind") == "run_started":  # whatever was under way in the sitting before was cut with it
+            spans += [_span(cut, before, begin, labels) for cut in open_lines.values()]
+            open_lines.clear()
+        elif line.get("kind") == "phase_changed":
+            key = (line["group_id"], line["start"])
+            if key in open_lines:
+                spans.append(_span(open_lines.pop(key), at, begin, labels))
+            if line["phase"] not in ENDS:
+                open_lines[key] = line
+        before = at
+    spans += [_span(line, before, begin, labels) for line in open_lines.values()]
     return tuple(span for span in spans if span.minutes > 0)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from sweeper.analysis.compare import compare
 from sweeper.analysis.figures import FIGURES, draw, draw_all
+from sweeper.analysis.figures.common import Material
+from sweeper.analysis.figures.course import phase_spans
 from sweeper.analysis.figures.style import BASELINE, looks
 from sweeper.core.run import RunData
 from sweeper.testing.runs import model_run
@@ -71,6 +73,29 @@ def test_labels_cannot_bring_markup_into_a_figure() -> None:
 def test_a_run_without_measurements_draws_nothing_of_speed() -> None:
     run = replace(model_run(), measurements=())
     assert {drawn.name for drawn in draw_all(run, compare(run))} <= {"timeline"}
+
+
+def test_a_phase_that_was_cut_ends_with_its_sitting() -> None:
+    arm = FULL.plan.arms[0].arm_id
+
+    def phase(at: str, name: str) -> dict[str, object]:
+        return {"at": at, "kind": "phase_changed", "group_id": "g", "arm_id": arm, "start": 0, "phase": name}
+
+    journal = (
+        {"at": "2026-01-01T00:00:00+00:00", "kind": "run_started"},
+        phase("2026-01-01T00:01:00+00:00", "launching"),
+        phase("2026-01-01T00:02:00+00:00", "measuring"),
+        {"at": "2026-01-01T00:05:00+00:00", "kind": "run_ended"},
+        {"at": "2026-01-01T09:00:00+00:00", "kind": "run_started"},
+        phase("2026-01-01T09:01:00+00:00", "launching"),
+        phase("2026-01-01T09:03:00+00:00", "done"),
+    )
+    spans = phase_spans(Material.of(replace(FULL, events=journal), compare(FULL)))
+    assert [(span.phase, span.begin_min, span.minutes) for span in spans] == [
+        ("launching", 0, 1),
+        ("measuring", 1, 3),
+        ("launching", 540, 2),
+    ]
 
 
 def test_an_unknown_figure_names_the_known_ones() -> None:
