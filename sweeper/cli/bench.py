@@ -281,7 +281,7 @@ async def _flush(base_url: str) -> str:
             status, text = await client.post("/flush_cache", timeout_s=10.0)
         except OSError as error:
             return f"not flushed: {error}"
-    return "flushed" if status == 200 else f"not flushed: HTTP {status}: {text[:100]}"
+    return "flushed" if status == 200 else f"not flushed: HTTP {status}: {client.quoted(text)}"
 
 
 def _check_writable(path: Path | None) -> None:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweeper.core.plain import plain_line
+
 HIDDEN = "***"
 
 _SECRET_NAME = re.compile(
@@ -41,6 +43,14 @@ def redact_text(text: str) -> str:
     text = _KNOWN_SHAPES.sub(HIDDEN, text)
     text = _FLAG.sub(_hide_flag, text)
     return _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+
+
+def quoted(text: str, *, secret: str | None = None, limit: int = 300) -> str:
+    """What a server said, for a message of ours: one line without escapes and secrets. `secret`: one it was sent."""
+    line = plain_line(text)
+    if secret:
+        line = line.replace(secret, HIDDEN)
+    return redact_text(line)[:limit]
 
 
 def redact_urls(text: str) -> str:

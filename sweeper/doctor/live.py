@@ -122,7 +122,7 @@ async def ask(client: ControlClient, text: Text, *, states: bool) -> Mapping[str
     try:
         status, answer = await client.post("/generate", body, timeout_s=_GENERATE_TIMEOUT_S)
         if status != 200:
-            raise OSError(f"HTTP {status}: {answer[:200]}")
+            raise OSError(f"HTTP {status}: {client.quoted(answer)}")
         found: Mapping[str, Any] = json.loads(answer)
         return found
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import httpx
 
+from sweeper.core.redaction import quoted
 from sweeper.core.sample import ErrorKind, RequestError
 from sweeper.effects.transport import Capture, Limits, Request, endless
 
@@ -21,6 +22,7 @@ class ControlClient:
     def __init__(self, base_url: str, *, api_key: str | None = None) -> None:
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         # trust_env=False: a proxy for the outside world must not stand between us and our own server.
+        self._secret = api_key
         self._client = httpx.AsyncClient(base_url=base_url, headers=headers, trust_env=False)
 
     async def get(self, path: str, timeout_s: float = 10.0) -> tuple[int, str]:
@@ -31,12 +33,16 @@ class ControlClient:
         """The JSON object of a 200 answer."""
         status, text = await self._call("GET", path, None, timeout_s)
         if status != 200:
-            raise OSError(f"GET {path}: HTTP {status}: {text[:200]}")
-        return _json_object(path, text)
+            raise OSError(f"GET {path}: HTTP {status}: {self.quoted(text)}")
+        return _json_object(path, text, self.quoted(text))
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = 10.0) -> tuple[int, str]:
         """Status and body."""
         return await self._call("POST", path, body, timeout_s)
+
+    def quoted(self, text: str) -> str:
+        """The start of a body, for a message: without our key, other secrets and control characters."""
+        return quoted(text, secret=self._secret, limit=200)
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> tuple[int, str]:
         try:
@@ -60,13 +66,13 @@ class ControlClient:
         await self.close()
 
 
-def _json_object(path: str, text: str) -> dict[str, Any]:
+def _json_object(path: str, text: str, shown: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise OSError(f"{path}: the answer is not JSON: {text[:80]!r}") from None
+        raise OSError(f"{path}: the answer is not JSON: {shown[:80]!r}") from None
     if not isinstance(value, dict):
-        raise OSError(f"{path}: the answer is no JSON object: {text[:80]!r}")
+        raise OSError(f"{path}: the answer is no JSON object: {shown[:80]!r}")
     return value
 
 

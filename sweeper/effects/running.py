@@ -84,7 +84,7 @@ class RunningServer:
             if status == 200:
                 return "flushed" if waits == 0 else f"flushed after {waits} waits"
             if status != 400 or time.monotonic() >= deadline:
-                return f"not flushed: HTTP {status} {body[:100]}".strip()
+                return f"not flushed: HTTP {status} {self._client.quoted(body)}".strip()
             waits += 1
             await asyncio.sleep(0.2)
 

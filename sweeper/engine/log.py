@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeper.core.plain import plain_line
+
 StartPhase = Literal["launching", "loading", "capturing", "warming", "ready"]
 ORDER: tuple[StartPhase, ...] = ("launching", "loading", "capturing", "warming", "ready")
 LINE_LENGTH = 400
@@ -25,8 +27,6 @@ _DOOMED = re.compile(
     r"Scheduler hit an exception|SIGQUIT received|Received sigquit|died during initialization|crashed with exit code"
     r"|error while attempting to bind on address|Initialization failed\. warmup error|watchdog timeout(?!.*soft=True)"
 )
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x9b[0-?]*[ -/]*[@-~]")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z0-9 ]+)?\] ")
 _DECODE = re.compile(
     r"Decode batch\W.*?#running-req: (?P<running>\d+)(?:.*?accept len: (?P<accepted>\d+(?:\.\d+)?))?"
@@ -42,7 +42,7 @@ _DETAILS = (
 
 def clean_line(line: str) -> str:
     """A log line without terminal escapes, control and bidirectional characters, cut to 400 characters."""
-    text = _CONTROLS.sub("", _ESCAPES.sub("", " ".join(line.expandtabs(4).splitlines()))).rstrip()
+    text = plain_line(line).rstrip()
     return text if len(text) <= LINE_LENGTH else text[: LINE_LENGTH - 1] + "…"
 
 

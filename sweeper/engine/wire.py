@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic_core import from_json
 
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import EffectiveConfig
-from sweeper.core.redaction import redact_value
+from sweeper.core.redaction import quoted, redact_value
 from sweeper.core.sample import ErrorKind, Prompt, RequestError, Sample, SpecCounters
 from sweeper.engine.counters import spec_counters
 from sweeper.engine.sse import events
@@ -104,10 +104,15 @@ class _Answer:
             self.counted = completion_tokens
 
 
-def sample_of(reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint, turn: int = 1) -> Sample:
-    """One exchange as a Sample. Only an answer with a finish reason and an orderly end has no error."""
+def sample_of(
+    reply: Reply, prompt: Prompt, *, index: int, endpoint: Endpoint, turn: int = 1, secret: str | None = None
+) -> Sample:
+    """One exchange as a Sample. Only an answer with a finish reason and an orderly end has no error.
+
+    `secret`: what the server was sent and may repeat; no message holds it.
+    """
     answer = _read(reply, endpoint)
-    error = _error(reply, answer)
+    error = _quoted(_error(reply, answer), secret)
     counted = bool(answer.tokens) and not _late_count(answer)
     single = len(answer.times_ns) == len(answer.text_times_ns) == 1  # then the text came when it came, counted or not
     chunk_ns = answer.times_ns if counted and not single else answer.text_times_ns
@@ -240,25 +245,35 @@ def _finish(answer: _Answer, reason: object) -> None:
         return
     else:
         kind, message = str(reason), ""
-    answer.finish_reason = kind
+    answer.finish_reason = quoted(kind, limit=40)
     if kind == "abort":
-        answer.error = answer.error or RequestError(kind="aborted", message=message or "finish reason abort")
+        answer.error = answer.error or RequestError(
+            kind="aborted", message=message[:_READ_CHARS] or "finish reason abort"
+        )
 
 
 def _message(error: object) -> str:
-    return str(error.get("message", error))[:300] if isinstance(error, dict) else str(error)[:300]
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:_READ_CHARS]
+
+
+_READ_CHARS = 4096
+"""Of a message, before secrets are taken out of it and it is cut."""
+
+
+def _quoted(error: RequestError | None, secret: str | None) -> RequestError | None:
+    return None if error is None else replace(error, message=quoted(error.message, secret=secret))
 
 
 def _error(reply: Reply, answer: _Answer) -> RequestError | None:
     if reply.status is not None and reply.status != 200:
-        text = b"".join(data for _, data in reply.body)[:300].decode(errors="replace")
+        text = b"".join(data for _, data in reply.body)[:_READ_CHARS].decode(errors="replace")
         return RequestError(kind="status", message=f"HTTP {reply.status}: {text}", status=reply.status)
     if answer.error is not None:
         return answer.error
     if reply.failure is not None and not (answer.done and answer.finish_reason):
         return reply.failure
     if answer.garbage is not None:
-        return _failed("garbage", f"not an event of this API: {answer.garbage[:80]!r}")
+        return _failed("garbage", f"not an event of this API: {answer.garbage[:_READ_CHARS].decode(errors='replace')}")
     if answer.finish_reason is None:
         return _failed("incomplete", "the stream ended without a finish reason")
     return None

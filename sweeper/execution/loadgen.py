@@ -111,7 +111,7 @@ async def drive_jobs(
     finally:
         for channel in channels:
             channel.close()
-    samples = _samples(run.spool, jobs, load.workload)
+    samples = _samples(run.spool, jobs, load)
     return LoadOutcome(samples=samples, health=run.monitor.health(samples), flush="not asked", stopped=run.stopped)
 
 
@@ -241,13 +241,16 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _samples(spool: Spool, jobs: Sequence[Job], workload: Workload) -> tuple[Sample, ...]:
+def _samples(spool: Spool, jobs: Sequence[Job], load: Load) -> tuple[Sample, ...]:
     samples = []
+    endpoint, secret = load.workload.endpoint, load.target.api_key
     for job in jobs:
         for turn in range(1, job.turns + 1):
             index = job.index + turn - 1
             if (capture := spool.take(index)) is not None:
-                reply = capture.reply()
-                samples.append(sample_of(reply, job.prompt, index=index, endpoint=workload.endpoint, turn=turn))
+                sample = sample_of(
+                    capture.reply(), job.prompt, index=index, endpoint=endpoint, turn=turn, secret=secret
+                )
+                samples.append(sample)
     spool.close()
     return tuple(samples)

@@ -32,7 +32,7 @@ async def record_reference(server: Server, job: GroupJob) -> Reference:
             async with places:
                 status, text = await client.post(path, body, timeout_s=workload.request_timeout_s)
             if status != 200:
-                raise OSError(f"POST {path}: HTTP {status}: {text[:200]}")
+                raise OSError(f"POST {path}: HTTP {status}: {client.quoted(text)}")
             return reference_answer(text, prompt, workload, max_tokens=REFERENCE_TOKENS)
 
         try:

@@ -1,6 +1,10 @@
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -93,6 +97,52 @@ def test_bad_input_is_one_line_with_the_remedy(arguments, told, capsys):
     err = capsys.readouterr().err
     assert told in err
     assert "\x1b" not in err
+
+
+class Echoing(BaseHTTPRequestHandler):
+    """Refuses everything, and says with which key, in red."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        key = self.headers["authorization"].removeprefix("Bearer ")
+        body = f"\x1b]0;owned\x07\x1b[31mno such key: {key}\u202e; token=hf_{'a' * 30}".encode()
+        self.send_response(403)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing on the terminal."""
+
+
+@contextmanager
+def echoing() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echoing)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_a_server_says_is_shown_without_escapes_and_without_the_key_it_was_sent(monkeypatch, capsys):
+    monkeypatch.setenv("SWEEPER_API_KEY", "correct horse")
+    with echoing() as url:
+        assert run_cli(["bench", url, "--num-prompts", "2", "--warmup", "1", "--json"]) == 1
+        report = json.loads(capsys.readouterr().out)
+        assert run_cli(["bench", url, "--num-prompts", "2"]) == 1
+    assert report["error_examples"] == {"status": "HTTP 403: no such key: ***; token=***"}
+    assert report["flush"] == "not flushed: HTTP 403: no such key: ***; token=***"
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_bench_starts_without_ray_pandas_torch_and_sglang():
