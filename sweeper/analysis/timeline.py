@@ -20,7 +20,10 @@ class StartTimeline:
     arm_id: str
     start: int
     phases: Mapping[str, float]
-    """By ENGINE_START, and `waiting`, `cleaning`, `warm-up`, `load`, `stopping`."""
+    """By ENGINE_START, and `waiting`, `cleaning`, `warm-up`, `load`, `reference`, `stopping`.
+
+    `reference`: the engine answers once more, not timed, with log-probabilities.
+    """
     other_s: float
     """In none of these phases: flushing caches, reading GPUs, evaluating, writing, passing on."""
 
@@ -42,7 +45,7 @@ class Timeline:
 
     @property
     def orchestration_s(self) -> float:
-        """What is neither the engine's start and stop, nor warm-up, nor load, nor waiting for GPUs of others."""
+        """What is neither the engine's start and stop, nor its answering, nor waiting for GPUs of others."""
         return self.between_s + self.seconds("cleaning") + sum(start.other_s for start in self.starts)
 
     @property
@@ -82,6 +85,8 @@ def timeline_of(run: RunData) -> Timeline:
         elif event.get("kind") == "measured" and key in open_starts:
             window = windows.get((str(event["trial_id"]), key[1], int(event["repeat"])), 0.0)
             _load(open_starts[key], window, at_s)
+        elif event.get("kind") == "reference_recorded" and key in open_starts:
+            open_starts[key].phases["reference"] = float(event.get("seconds", 0.0))
         before_s = at_s
     spans += [(one.began_s, before_s) for one in open_starts.values()]
     return Timeline(starts=tuple(ended), between_s=_uncovered(_sittings(run.events), spans))

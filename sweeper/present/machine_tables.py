@@ -21,7 +21,7 @@ def _times(run: RunData) -> SideTable:
         phases = start.phases
         seconds = [phases.get(name) for name in ENGINE_START]
         seconds += [sum(value for value in seconds if value is not None)]
-        seconds += [phases.get(name) for name in ("warm-up", "load", "stopping")]
+        seconds += [phases.get(name) for name in ("warm-up", "load", "reference", "stopping")]
         ours = phases.get("cleaning", 0.0) + start.other_s
         label = labels.get(start.arm_id, start.arm_id)
         rows.append((label, f"start {start.start + 1}", *(fixed(value, 1) for value in seconds), fixed(ours, 1)))
@@ -32,7 +32,7 @@ def _times(run: RunData) -> SideTable:
         intro=_time_words(told),
         columns=(
             *("configuration", "start", "process and imports", "weights", "graphs", "engine warm-up", "until ready"),
-            *("warm-up", "load", "stop", "Sweeper"),
+            *("warm-up", "load", "log-probabilities", "stop", "Sweeper"),
         ),
         rows=tuple(rows),
     )
@@ -41,7 +41,8 @@ def _times(run: RunData) -> SideTable:
 def _time_words(told: Timeline) -> str:
     words = (
         "Seconds of each server start that came to its end, waiting for GPUs left out; a start that captured no "
-        "graphs has a dash. Sweeper: cleaning, flushing caches, evaluating, writing."
+        "graphs has a dash. Log-probabilities: of the baseline's answers, once a run. Sweeper: cleaning, flushing "
+        "caches, evaluating, writing."
     )
     if told.orchestration_share is None:
         return words

@@ -67,6 +67,22 @@ def test_every_second_of_a_start_is_told_by_phase_and_the_rest_is_ours() -> None
     assert told.orchestration_share == pytest.approx(4.5 / without_waiting)
 
 
+def test_the_pass_for_log_probabilities_is_the_engines_time() -> None:
+    recorded = {"kind": "reference_recorded", "group_id": "g", "start": 0, "seconds": 4.0}
+    (start,) = timeline_of(
+        journal(
+            started(0.0),
+            phase(0.0, "launching"),
+            phase(10.0, "measuring", detail="log-probabilities"),
+            {"at": at(14.5), **recorded},
+            phase(15.0, "stopping"),
+            phase(16.0, "done"),
+        )
+    ).starts
+    assert start.phases == {"launching": 10.0, "reference": 4.0, "stopping": 1.0}
+    assert start.other_s == pytest.approx(1.0)
+
+
 def test_groups_side_by_side_are_told_apart() -> None:
     run = journal(
         started(0.0),
