@@ -37,6 +37,7 @@ class RunningServer:
 
     def __init__(self, readiness: Readiness, spawned: Spawned, client: ControlClient, startup: Startup) -> None:
         self._readiness = readiness
+        self._effective = effective_config(readiness.info)
         self._spawned = spawned
         self._client = client
         self._startup = startup
@@ -53,7 +54,7 @@ class RunningServer:
 
     @property
     def effective(self) -> EffectiveConfig:
-        return effective_config(self._readiness.info)
+        return self._effective
 
     @property
     def times(self) -> StartupTimes:
