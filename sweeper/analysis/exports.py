@@ -45,7 +45,7 @@ def _bench_serving(label: str, load: LoadPoint, entry: Measurement, run: RunData
         "input_throughput": _over(metrics.input_tokens, metrics.window_s),
         "output_throughput": metrics.output_tok_per_s,
         "total_throughput": _over(_total(metrics), metrics.window_s),
-        "concurrency": None if metrics.e2e_ms is None else metrics.e2e_ms.mean * metrics.ok / metrics.window_s / 1000,
+        "concurrency": _over(metrics.e2e_ms.mean * metrics.ok / 1000 if metrics.e2e_ms else None, metrics.window_s),
         "accept_length": metrics.spec.accept_length if metrics.spec else None,
         "max_output_tokens_per_s": metrics.peak_tok_per_s,
         "sweeper": {"run_id": run.run_id, "trial_id": entry.trial_id, "start": entry.start, "repeat": entry.repeat},

@@ -3,10 +3,11 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sweeper.analysis.points import Latency
+from sweeper.core.plain import plain_line
 from sweeper.engine.decode_log import DecodeLine, decode_lines, draft_tokens_of
 from sweeper.errors import ConfigError
 
@@ -48,7 +49,7 @@ def parse_results(text: str, *, source: str, label: str | None = None) -> tuple[
     Raises ConfigError naming the line when the text is no JSON, or the known formats when it is none of them.
     """
     if "Decode batch" in text:
-        return log_rows(text, source=source, label=label)
+        return tuple(_printable(row) for row in log_rows(text, source=source, label=label))
     rows: list[Imported] = []
     for document in _documents(text, source):
         reader = next((read for known, read in _READERS if known(document)), None)
@@ -60,7 +61,13 @@ def parse_results(text: str, *, source: str, label: str | None = None) -> tuple[
         rows += reader(document, source, label)
     if not rows:
         raise ConfigError(f"{source}: holds no result")
-    return tuple(rows)
+    return tuple(_printable(row) for row in rows)
+
+
+def _printable(row: Imported) -> Imported:
+    """What the file, its name or the command line call it is shown in tables."""
+    version = None if row.engine_version is None else plain_line(row.engine_version)
+    return replace(row, label=plain_line(row.label), source=plain_line(row.source), engine_version=version)
 
 
 def log_rows(

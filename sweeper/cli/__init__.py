@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 
 from sweeper import __version__
+from sweeper.core.plain import plain
 from sweeper.core.redaction import redact_urls
 from sweeper.errors import SweeperError
 from sweeper.present.glyphs import make_printable
@@ -77,10 +79,12 @@ def run_cli(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except click.ClickException as error:
-        error.show()
+        told = io.StringIO()
+        error.show(file=told)
+        print(_shown(told.getvalue()), end="", file=sys.stderr)  # noqa: T201
         return 2
     except SweeperError as error:
-        print(f"sweeper: {redact_urls(str(error))}", file=sys.stderr)  # noqa: T201
+        print(f"sweeper: {_shown(str(error))}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,12 +92,17 @@ def run_cli(argv: Sequence[str]) -> int:
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             return _crashed(error, argv)
-        where = f"{error.filename}: " if error.filename is not None else ""
+        where = f"{_shown(str(error.filename))}: " if error.filename is not None else ""
         print(f"sweeper: {where}{error.strerror}; correct the path, its permissions or the disk", file=sys.stderr)  # noqa: T201
         return 2
     except Exception as error:  # noqa: BLE001  the last line of defence: a bug is one line to the user and a file to us
         return _crashed(error, argv)
     return result if isinstance(result, int) else 0
+
+
+def _shown(message: str) -> str:
+    """What a message repeats of the command line or a file: no password of a URL, nothing that drives a terminal."""
+    return redact_urls(plain(message))
 
 
 def _crashed(error: Exception, argv: Sequence[str]) -> int:

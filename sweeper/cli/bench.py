@@ -22,6 +22,7 @@ from sweeper.core.experiment import (
     SLOWEST_RATE_RPS,
     Workload,
 )
+from sweeper.core.plain import plain
 from sweeper.core.sample import PromptSet, SpecCounters
 from sweeper.core.trial import LoadPoint
 from sweeper.engine.counters import counted_between, prometheus_counters
@@ -139,7 +140,7 @@ def command(**given: Any) -> int:
     if options.as_json:
         click.echo(json.dumps(report))
     else:
-        click.echo(_told(report))
+        click.echo(plain(_told(report)))
     return 0 if report["completed"] == report["requests"] else 1
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from sweeper.core.plain import plain
 from sweeper.errors import ConfigError, PreflightError
 
 DEFAULT_PORT = 8642
@@ -35,13 +36,23 @@ def command(results: Path, host: str, port: int, token: str | None, histories: t
     from sweeper.present.dashboard.serve import DashboardServer
 
     _require_safe(host, token)
+    for folder in (results, *histories):
+        _look(folder)
     listener = _listen(host, port)
     address = _address(host, listener.getsockname()[1])
-    click.echo(f"dashboard of {results}: {address}", err=True)
+    click.echo(plain(f"dashboard of {results}: {address}"), err=True)
     if token:
         click.echo(f"first visit: {address}?token=…, with the token in place of the dots", err=True)
     DashboardServer(create_app(results, histories=histories, token=token)).run(sockets=[listener])
     return 0
+
+
+def _look(folder: Path) -> None:
+    """A folder that is not there may come with the first run; a file never becomes one."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: a file, not a folder of results; name the folder that holds it")
+    if not folder.exists():
+        click.echo(plain(f"{folder}: no such folder yet; it is shown when something is written there"), err=True)
 
 
 def _require_safe(host: str, token: str | None) -> None:

@@ -85,7 +85,9 @@ def _adaptive(run: "RunData", comparison: "Comparison") -> str:
 def _winner(comparison: "Comparison", concurrency: int | None) -> "Winner":
     winners = [winner for winner in comparison.winners if concurrency in (None, winner.point.concurrency)]
     if not winners:
-        known = ", ".join(dict.fromkeys(str(winner.point.concurrency) for winner in comparison.winners)) or "none"
+        known = ", ".join(dict.fromkeys(str(winner.point.concurrency) for winner in comparison.winners))
+        if not known:
+            raise ConfigError("no winner: nothing in this run may be ranked; `sweeper report` says why")
         raise ConfigError(f"no winner at concurrency {concurrency}; there is one at: {known}")
     return min(winners, key=lambda winner: (winner.point.concurrency, -winner.output_tok_per_s))
 

@@ -10,8 +10,24 @@ from typing import Any
 
 import click
 
+from sweeper.core.plain import plain
+from sweeper.errors import ConfigError
+
+
+def _one_line(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """Schedules and messages hold the path in a line of theirs."""
+    if path is not None and not str(path).isprintable():
+        raise ConfigError(f"{param.opts[0]} {str(path)!r}: holds control characters; choose another name")
+    return path
+
+
 HISTORY = click.option(
-    "--history", "history_dir", type=click.Path(path_type=Path), required=True, help="Folder of the history."
+    "--history",
+    "history_dir",
+    type=click.Path(path_type=Path),
+    callback=_one_line,
+    required=True,
+    help="Folder of the history.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
@@ -79,9 +95,9 @@ def _night(experiment: Path, history: Any, settings: Any, ray_address: str | Non
 
 
 @command.command()
-@click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path), callback=_one_line)
 @HISTORY
-@click.option("--policy", type=click.Path(exists=True, path_type=Path), help="Policy file of `nightly run`.")
+@click.option("--policy", type=click.Path(path_type=Path), callback=_one_line, help="Policy file of `nightly run`.")
 @click.option("--systemd", "kind", flag_value="systemd", help="A user timer and its service.")
 @click.option("--cron", "kind", flag_value="cron", help="A crontab line and log rotation.")
 @click.option("--github-actions", "kind", flag_value="github-actions", help="A workflow for a self-hosted runner.")
@@ -95,8 +111,10 @@ def install(experiment: Path, history_dir: Path, kind: str | None, **options: An
         raise click.UsageError("choose one of --systemd, --cron, --github-actions, --ray-job")
     from sweeper.effects.facts import load_experiment
     from sweeper.nightly.install import Installation, carried, checked_time, files_for
+    from sweeper.nightly.settings import read_settings
 
     policy: Path | None = options["policy"]
+    read_settings(policy)
     job = Installation(
         name=load_experiment(experiment).experiment.name,
         experiment=experiment.resolve(),
@@ -268,4 +286,4 @@ def _now() -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(plain(text), err=True)

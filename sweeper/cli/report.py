@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from sweeper.core.plain import plain
 from sweeper.errors import StoreError
 
 
@@ -32,7 +33,7 @@ def command(run: Path, kind: str, as_json: bool, out: Path | None) -> int:
 
     path = write_report(folder, out)
     print_run(read_run(folder))
-    click.echo(f"\nReport: {path}")
+    click.echo(plain(f"\nReport: {path}"))
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sweeper.core.events import RunEnded
+from sweeper.core.plain import plain
 from sweeper.core.redaction import redact_urls
 from sweeper.core.result import Failed, Skipped
 from sweeper.core.run import RunData
@@ -148,4 +149,4 @@ def _nothing_ranked(run: RunData) -> bool:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(plain(text), err=True)

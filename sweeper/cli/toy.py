@@ -17,11 +17,13 @@ def command(folder: Path, spoilt: bool, dumps: bool) -> int:
     """Unpack the tiny trained target, its EAGLE3 draft and prompts into FOLDER."""
     from sweeper.effects.requirements import require_torch
     from sweeper.errors import PreflightError
-    from sweeper.toy import unpack
+    from sweeper.toy import is_free, unpack
 
     if dumps:
         require_torch("sweeper toy --dumps")
     try:
+        if not is_free(folder):
+            raise PreflightError(f"{folder}: holds other files; name a new or empty folder, or one made by sweeper toy")
         pair = unpack(folder)
         if spoilt:
             from sweeper.toy.spoilt import write_spoilt

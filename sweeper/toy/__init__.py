@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-__all__ = ["ToyPair", "unpack"]
+__all__ = ["ToyPair", "is_free", "unpack"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,12 @@ class ToyPair:
     target: Path
     draft: Path
     prompts: Path
+
+
+def is_free(dest: Path) -> bool:
+    """May `unpack` write there: it is not there, empty, or holds the pair already?"""
+    ours = (dest / "draft" / "config.json").is_file() and (dest / "prompts.jsonl").is_file()
+    return ours or not dest.exists() or not any(dest.iterdir())
 
 
 def unpack(dest: Path) -> ToyPair:

@@ -135,3 +135,45 @@ def test_a_word_for_a_history_that_is_not_there(
     missing = tmp_path / "nigths"
     assert "no such history; correct --history" in said(["nightly", *words, "--history", str(missing)], capsys)
     assert not missing.exists()
+
+
+ESCAPE = "\x1b]0;owned\x07\x1b[31m"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["report", f"/no/{ESCAPE}run"],
+        ["clean", "--dry-run", "--ray-address", f"127.0.0.1:1{ESCAPE}"],
+        ["bench", "http://127.0.0.1:9", "--out", f"/no/{ESCAPE}out"],
+        ["import", f"/no/{ESCAPE}file"],
+        ["export", f"/no/{ESCAPE}run", "--format", "csv"],
+        ["plan", f"/no/{ESCAPE}x.yaml"],
+        ["nightly", "status", "--history", f"/no/{ESCAPE}h"],
+        ["dashboard", "--port", f"{ESCAPE}1"],
+    ],
+)
+def test_no_message_drives_the_terminal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(argv, capsys)
+    assert text
+    assert text.replace("\n", "").isprintable()
+
+
+def test_a_file_is_no_folder_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "passwd"
+    file.write_text("root\n")
+    for argv in ([str(file)], [str(tmp_path), "--history", str(file)]):
+        assert f"{file}: a file, not a folder of results" in said(["dashboard", *argv, "--port", "0"], capsys)
+
+
+def test_what_a_schedule_cannot_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = experiment(tmp_path, HEAD)
+    argv = ["nightly", "install", path, "--cron", "--to", str(tmp_path / "to")]
+    assert "holds control characters" in said([*argv, "--history", f"{tmp_path}/h\n* * * * * id"], capsys)
+    history = ["--history", str(tmp_path / "h")]
+    assert "cannot be read" in said([*argv, *history, "--policy", "/nonexistent"], capsys)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("alhpa: 0.01\n")
+    assert "alhpa" in said([*argv, *history, "--policy", str(policy)], capsys)
+    assert not (tmp_path / "to").exists()
+    assert not (tmp_path / "h").exists()

@@ -78,3 +78,23 @@ def test_a_file_that_is_no_result_is_one_line_and_exit_2(
     assert run_cli(["import", str(tmp_path / "x.json")]) == 2
     err = capsys.readouterr().err
     assert words in err and err.count("\n") == 1
+
+
+def test_a_label_cannot_drive_the_terminal(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.jsonl"
+    assert run_cli(["export", str(folder), "--format", "bench_serving", "--out", str(file)]) == 0
+    for kind in ("table", "csv"):
+        assert run_cli(["import", f"\x1b]0;owned\x07mine={file}", "--format", kind]) == 0
+        out = capsys.readouterr().out
+        assert "mine" in out and "owned" not in out and "\x1b" not in out
+
+
+def test_a_window_of_no_time_is_exported_without_rates(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = sorted(folder.glob("trials/*/start-*/measurement.json"))[0]
+    document = json.loads(file.read_text())
+    document["metrics"]["window_s"] = 0
+    file.write_text(json.dumps(document))
+    rows = [json.loads(line) for line in exported(folder, "bench_serving", capsys).splitlines()]
+    assert [row["concurrency"] for row in rows].count(None) == 1
