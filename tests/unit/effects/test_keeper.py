@@ -16,7 +16,7 @@ from sweeper.effects.process import identify, session_members
 
 STUB = str(Path(__file__).parent / "stub_engine.py")
 LAUNCHER = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from pathlib import Path
 from sweeper.core.launch import LaunchPlan
 from sweeper.effects.ports import reserve_port
@@ -35,6 +35,7 @@ async def main() -> None:
             print("ready", flush=True)
             await asyncio.sleep(1000)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background hands down that it is ignored
 asyncio.run(main())
 """
 
