@@ -22,7 +22,7 @@ from sweeper.core.experiment import (
     SLOWEST_RATE_RPS,
     Workload,
 )
-from sweeper.core.plain import plain
+from sweeper.core.plain import plain, sendable
 from sweeper.core.sample import PromptSet, SpecCounters
 from sweeper.core.trial import LoadPoint
 from sweeper.engine.counters import counted_between, prometheus_counters
@@ -44,6 +44,17 @@ class Bounds(click.ParamType[tuple[int, int]]):
         if not 1 <= low <= high <= MOST_TOKENS:
             self.fail(f"{value!r} is not LO:HI with 1 ≤ LO ≤ HI ≤ {MOST_TOKENS}", param, ctx)
         return low, high
+
+
+class Sendable(click.ParamType[str]):
+    """Text that a request can hold."""
+
+    name = "TEXT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not sendable(str(value)):
+            self.fail(f"{value!r} is not UTF-8 text", param, ctx)
+        return str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +119,11 @@ class Options:
 )
 @click.option("--chat-template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
 @click.option("--chat-template-kwargs", default="{}", help='JSON, e.g. {"enable_thinking": false}.')
-@click.option("--model", help="Model name for the OpenAI routes; asked from the server when not given.")
+@click.option("--model", type=Sendable(), help="Name for the OpenAI routes; asked from the server when not given.")
 @click.option("--temperature", type=Finite(0), default=0.0, show_default=True)
 @click.option("--top-p", type=Finite(0, 1, min_open=True))
 @click.option("--top-k", type=int)
-@click.option("--stop", multiple=True)
+@click.option("--stop", type=Sendable(), multiple=True)
 @click.option("--ignore-eos", is_flag=True)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--warmup", type=click.IntRange(0, MOST_PROMPTS), default=0, help="Requests before, not measured.")
@@ -182,6 +193,7 @@ def _load(options: Options) -> Load:
 def _json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):

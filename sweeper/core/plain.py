@@ -11,6 +11,15 @@ def plain(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 
+def sendable(text: str) -> bool:
+    """Can it be written as UTF-8? Half of a surrogate pair, or a byte of the command line that is none, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def plain_line(text: str) -> str:
     """The same as one line."""
     return plain(" ".join(text.expandtabs(4).splitlines()))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.core.plain import sendable
 from sweeper.core.sample import Prompt
 from sweeper.errors import ConfigError
 
@@ -36,7 +37,15 @@ def read_prompts(path: Path) -> list[Prompt]:
         prompts = _from_lines(path, text)
     if not prompts:
         raise ConfigError(f"{path}: no prompts in it")
+    if (odd := next((prompt for prompt in prompts if not sendable(_whole(prompt))), None)) is not None:
+        raise ConfigError(f"{path}: prompt {odd.prompt_id!r} holds half a character (a lone surrogate); correct it")
     return prompts
+
+
+def _whole(prompt: Prompt) -> str:
+    """All that goes into a request or a hash."""
+    said = [content for _, content in prompt.messages or ()]
+    return "".join([prompt.prompt_id, prompt.category, prompt.text, *said, *prompt.follow_ups, prompt.answer or ""])
 
 
 def _from_list(path: Path, text: str) -> list[Prompt]:
@@ -125,7 +134,7 @@ def _until_model_speaks(turns: list[Any]) -> Messages:
 
 def _content(value: Any) -> str:
     if isinstance(value, list):
-        return "".join(part.get("text", "") for part in value if isinstance(part, Mapping))
+        return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
     return str(value)
 
 

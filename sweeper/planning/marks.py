@@ -19,7 +19,7 @@ Problem = tuple[Key, str]
 MAX_NODES = 200_000
 """Aliases multiply: a few lines can stand for billions of values."""
 MAX_DEPTH = 40
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 """What a terminal or a system call takes for something else than text."""
 
 _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (

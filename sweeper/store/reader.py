@@ -53,6 +53,12 @@ def read_plan(path: Path) -> StoredPlan:
     return stored
 
 
+def read_measurement(file: Path, folder: Path) -> Measurement:
+    """One measurement.json, named by its place in `folder`. Raises StoreError."""
+    measurement: Measurement = _read(file, Measurement, folder)
+    return measurement
+
+
 def read_samples(run_dir: Path, measurement: Measurement) -> tuple[Sample, ...]:
     """The requests of one measurement, in the order of sending. Raises StoreError."""
     folder = layout.measurement_dir(run_dir, measurement.trial_id, measurement.start, measurement.repeat)

@@ -20,8 +20,7 @@ from sweeper.present.dashboard.reading import Reading, read_whole
 from sweeper.present.dashboard.shelf import RunKey, Shelf
 from sweeper.present.dashboard.summary import Locks, RunState, Summary, broken, state_of, summarize
 from sweeper.store import layout
-from sweeper.store.codec import from_json
-from sweeper.store.reader import read_plan, read_run, read_samples
+from sweeper.store.reader import read_measurement, read_plan, read_run, read_samples
 
 PATIENCE_S = 0.2
 """A page does not wait longer for a run to be read; it then shows what the journal says, and asks again."""
@@ -174,9 +173,9 @@ class Room:
             raise NotHere("This trial leads outside the results folder.")
         for file in sorted(folder.glob(f"start-*/{layout.MEASUREMENT}")):
             try:
-                found.append(from_json(Measurement, self.inside(file).read_bytes(), origin=file.parent.name))
-            except (StoreError, OSError, NotHere) as error:
-                problems.append(f"{file.parent.name}: {error}")
+                found.append(read_measurement(self.inside(file), folder))
+            except (StoreError, NotHere) as error:
+                problems.append(str(error))
         return sorted(found, key=lambda one: (one.start, one.repeat)), problems
 
     def samples(self, sight: Sight, one: Measurement) -> tuple[Any, ...]:

@@ -45,6 +45,7 @@ def test_a_folder_for_a_file(command: str, tmp_path: Path, capsys: pytest.Captur
         (HEAD + "baseline: {args: {no_such: 1}}\n", "x.yaml:4: baseline.args.no_such: SGLang 0.5.23 has no flag"),
         (HEAD.replace("'toy:target'", "'toy:other'"), "toy:other: the shipped models are toy:target, toy:draft"),
         (HEAD + "sweep: {server.args.tp_size: [1, many]}\n", "x.yaml:4: sweep.server.args.tp_size: tp_size must be"),
+        (HEAD + 'workload: {stop: ["\\ud800"]}\n', "x.yaml:4: workload.stop.0: holds control characters"),
         (HEAD + "workload: {num_prompts: 1000000000}\n", "x.yaml:4: workload.num_prompts: should be less than or"),
         (HEAD + "workload: {temperature: .inf}\n", "x.yaml:4: workload.temperature: must be a"),
         (

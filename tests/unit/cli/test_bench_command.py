@@ -90,6 +90,9 @@ def test_a_warm_up_leaves_no_warm_cache_and_is_not_counted(capsys):
         (["http://127.0.0.1:9", "--prompts", "random:²"], "with 1 ≤ LO ≤ HI"),
         (["http://127.0.0.1:9", "--prompts", "random:9:1"], "with 1 ≤ LO ≤ HI"),
         (["http://127.0.0.1:9", "--tokenizer", "nosuch/x"], "does not exist"),
+        (["http://127.0.0.1:9", "--stop", "\udcff"], "is not UTF-8 text"),
+        (["http://127.0.0.1:9", "--model", "\udcff"], "is not UTF-8 text"),
+        (["http://127.0.0.1:9", "--chat-template-kwargs", '{"a": "\\ud800"}'], "write a JSON object"),
     ],
 )
 def test_bad_input_is_one_line_with_the_remedy(arguments, told, capsys):

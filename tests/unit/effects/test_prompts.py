@@ -135,7 +135,13 @@ def test_raw_texts_stay_raw_and_a_chat_model_is_warned_about_them(tmp_path, toke
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("{broken", ":1: not JSON"), ('{"a": 1}', ":1: no prompt"), ("", "no prompts")]
+    ("text", "told"),
+    [
+        ("{broken", ":1: not JSON"),
+        ('{"a": 1}', ":1: no prompt"),
+        ("", "no prompts"),
+        ('{"text": "\\ud800"}', "half a character"),
+    ],
 )
 def test_a_broken_file_is_named_with_its_line(text, told, tmp_path):
     path = tmp_path / "x.jsonl"

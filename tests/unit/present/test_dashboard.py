@@ -252,3 +252,16 @@ async def test_a_night_that_leads_outside_its_history_is_not_shown(tmp_path: Pat
     async with client(tmp_path) as one:
         assert stored.name not in await read(one, "/nightly")
         assert (await one.get(url(stored))).status_code == 404
+
+
+async def test_numbers_that_cannot_be_are_named_on_the_page_of_their_trial(tmp_path: Path) -> None:
+    run = store_run(model_run(("3-1-4",), concurrency=(1,)), tmp_path / "results")
+    file = sorted(run.glob("trials/*/start-*/measurement.json"))[0]
+    document = json.loads(file.read_text())
+    document["metrics"]["output_tok_per_s"] = -1.0
+    file.write_text(json.dumps(document))
+    async with client(tmp_path / "results") as one:
+        page = await read(one, f"{url(run)}/trial/{file.parent.parent.name}")
+        assert f"{file.parent.name}/measurement.json: output_tok_per_s cannot be -1" in page
+        assert (await one.get(url(run))).status_code == 200
+        assert (await one.get("/")).status_code == 200
