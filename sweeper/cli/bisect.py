@@ -16,7 +16,7 @@ METRICS = ("accept_length", "verify_step_ms", "baseline_step_ms", "output_tok_pe
 @click.option("--bad", required=True, help="A version that was not.")
 @click.option("--only", metavar="'steps=3,concurrency=1'", help="The one trial that moved.")
 @click.option("--metric", "quantity", type=click.Choice(METRICS), default="accept_length", show_default=True)
-@click.option("--repeats", type=click.IntRange(2), default=6, show_default=True, help="Of each version.")
+@click.option("--repeats", type=click.IntRange(2, 1_000), default=6, show_default=True, help="Of each version.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/bisect"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 def command(experiment: Path, out: Path, as_json: bool, **options: Any) -> int:

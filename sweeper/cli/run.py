@@ -84,7 +84,7 @@ def _measure(prepared: Any, options: Any, ray_address: str | None) -> tuple[RunE
     except SweeperError as error:
         if not pool.abandoned:
             raise
-        _say(f"sweeper: {error}")
+        _say(redact_urls(f"sweeper: {error}"))
         os._exit(error.exit_code)
     finally:
         display.close()
