@@ -1,6 +1,5 @@
 """From an experiment file to a finished run: preflight, what to resume, the pool, the controller."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +31,6 @@ from sweeper.execution.selection import select
 from sweeper.planning.plan import make_plan
 from sweeper.store.disk import Disk
 from sweeper.store.reader import find_runs, half_written, read_plan, read_run, unreadable
-from sweeper.store.samples import samples_to_parquet
 from sweeper.store.writer import RunWriter, utc_now
 
 
@@ -171,8 +169,6 @@ async def run_session(
     )
     controller = Controller(work, accounts=opened.accounts, pool=pool, writer=opened.writer, display=display)
     on_controller(controller)
-    # The first Parquet file costs 0.2 to 0.4 s of imports: they happen while the first server starts.
-    asyncio.get_running_loop().run_in_executor(None, samples_to_parquet, ())
     try:
         return await controller.run()
     finally:
