@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweeper.core.plain import sendable
+from sweeper.core.plain import plain_line, sendable
 from sweeper.core.sample import Prompt
 from sweeper.errors import ConfigError
 
@@ -83,7 +83,7 @@ def prompt_of(row: Any, fallback_id: str) -> Prompt | None:
     if not isinstance(row, Mapping):
         return None
     prompt_id = str(row.get("id", row.get("question_id", row.get("custom_id", fallback_id))))
-    category = str(row.get("category") or "file")
+    category = plain_line(str(row.get("category") or "file"))
     if isinstance(row.get("text"), str):
         return Prompt(prompt_id=prompt_id, category=category, text=row["text"], max_tokens=_max_tokens(row))
     messages = _messages(row)

@@ -11,7 +11,7 @@ from sweeper.core.run import RunData
 from sweeper.core.sample import Sample
 from sweeper.errors import StoreError
 from sweeper.store import layout
-from sweeper.store.codec import from_json
+from sweeper.store.codec import from_json, printable_json
 from sweeper.store.plausible import impossible_number
 from sweeper.store.samples import is_whole, samples_from_parquet
 from sweeper.store.writer import StoredPlan
@@ -49,7 +49,7 @@ def read_plan(path: Path) -> StoredPlan:
     file = path / layout.PLAN
     if not file.is_file():
         raise StoreError(f"{path}: not a run folder: it has no {layout.PLAN}")
-    stored: StoredPlan = from_json(StoredPlan, _bytes(file), origin=str(file))
+    stored: StoredPlan = from_json(StoredPlan, printable_json(_bytes(file)), origin=str(file))
     return stored
 
 
@@ -131,7 +131,8 @@ def _read_all(files: list[Path], kind: Any, problems: list[str], run_dir: Path) 
 
 def _read(file: Path, kind: Any, run_dir: Path) -> Any:
     origin = str(file.relative_to(run_dir))
-    value = from_json(kind, _bytes(file), origin=origin)
+    text = _bytes(file) if kind is Reference else printable_json(_bytes(file))  # answers are compared as they are
+    value = from_json(kind, text, origin=origin)
     if kind is Measurement and (problem := impossible_number(value)) is not None:
         raise StoreError(f"{origin}: {problem}")
     return value
@@ -139,7 +140,7 @@ def _read(file: Path, kind: Any, run_dir: Path) -> Any:
 
 def _read_environment(path: Path, problems: list[str]) -> Mapping[str, Any]:
     try:
-        value = json.loads(_bytes(path / layout.ENVIRONMENT))
+        value = json.loads(printable_json(_bytes(path / layout.ENVIRONMENT)))
     except (StoreError, ValueError, RecursionError) as error:
         problems.append(f"{layout.ENVIRONMENT}: {error}")
         return {}
@@ -149,7 +150,7 @@ def _read_environment(path: Path, problems: list[str]) -> Mapping[str, Any]:
 def _read_events(file: Path, problems: list[str]) -> Iterator[Mapping[str, Any]]:
     if not file.exists():
         return
-    for number, line in enumerate(_bytes(file).splitlines(), start=1):
+    for number, line in enumerate(printable_json(_bytes(file)).splitlines(), start=1):
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli import run_cli
+from sweeper.store.codec import printable_json
 from sweeper.store.reader import read_run, unreadable
 from sweeper.testing.runs import Model, model_run
 from sweeper.testing.stored import store_run
@@ -98,3 +99,25 @@ def test_a_gap_of_two_stamps_may_fall_below_nothing(folder: Path) -> None:
     files[0].write_text(json.dumps(document))
     run = read_run(folder)
     assert (len(run.measurements), run.problems) == (len(files), ())
+
+
+def test_names_in_a_run_of_others_cannot_drive_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = folder / "plan.json"
+    evil = "\x1b]0;owned\x07\x1b[31m\x9b1m\u202e\x08"
+    document = json.loads(plan.read_text())
+    for arm in document["plan"]["arms"]:
+        arm["label"] += evil + r"\u001b"
+    for escaped in (True, False):
+        plan.write_text(json.dumps(document, ensure_ascii=escaped))
+        for kind in ("html", "md", "csv"):
+            assert run_cli(["report", str(folder), "--format", kind]) == 0
+            out = capsys.readouterr().out
+            assert "baseline" in out
+            assert [mark for mark in evil if mark in out and not mark.isprintable()] == []
+
+
+def test_what_only_looks_like_an_escape_stays() -> None:
+    text = json.dumps({"path": r"C:\new\u001b", "tab": "a\tb\r\nc", "é": "…"}).encode()
+    assert printable_json(text) == text
+    assert json.loads(printable_json(json.dumps({"a": "\\\x1b[1mb\x1b\x1b"}).encode())) == {"a": "\\b"}
+    assert json.loads(printable_json(json.dumps(["\x1b[", "\x1b[1 ", "\x1b[\\"]).encode())) == ["[", "[1 ", "[\\"]
