@@ -1,6 +1,7 @@
 """A real run on the real engine, followed in Chromium from an empty folder to its verdict."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ speculative: {algorithm: EAGLE3, draft_model_path: "toy:draft", configs: [3-1-4]
 workload: {prompts: "toy:all", num_prompts: 8, max_tokens: 48, temperature: 0, concurrency: [1]}
 run: {starts: 1, repeats: 2}
 """
+VERDICT = re.compile("the baseline's speed|No difference|Too noisy|Leave speculation off")
+"""Eight short requests on a busy machine may not be enough to claim a gain."""
 START_MS, END_MS = 240_000, 420_000
 
 
@@ -40,7 +43,7 @@ def test_a_quickstart_is_followed_live_to_its_verdict(tmp_path: Path, visit: Cal
             expect(panel).to_contain_text("measuring", timeout=START_MS)
             expect(panel.locator("tr", has_text="baseline")).to_contain_text("2 of 4", timeout=START_MS)
             visitor.shot("quickstart-live")
-            expect(page.locator("h1")).to_contain_text("the baseline's speed", timeout=END_MS)
+            expect(page.locator("h1")).to_contain_text(VERDICT, timeout=END_MS)
             assert run.wait(timeout=120) == 0, (tmp_path / "said").read_text()[-3000:]
         finally:
             if run.poll() is None:
