@@ -202,13 +202,13 @@ def measure(models: Sequence[Model], out: Path, tag: str) -> list[Figures]:
 
 def interval(ratios: Sequence[float]) -> dict[str, float]:
     """Geometric mean of the ratios with its 95 % interval (t on the logarithms)."""
-    from scipy.stats import t
+    from sweeper.analysis.statistics import t_quantile
 
     logs = [math.log(ratio) for ratio in ratios]
     middle = statistics.fmean(logs)
     found = {"pairs": len(logs), "ratio": math.exp(middle)}
     if len(logs) > 1:
-        half = float(t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+        half = t_quantile(0.05, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
         found |= {"low": math.exp(middle - half), "high": math.exp(middle + half)}
     return found
 

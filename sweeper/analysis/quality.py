@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sweeper.core.result import Mark, Metrics
-from sweeper.core.sample import Sample
+from sweeper.core.sample import GeneratorHealth, Sample
 
 _LOOP_PERIOD_MAX = 8
 _LOOP_MIN_TOKENS = 12
@@ -160,6 +160,13 @@ def simulation_mark(env: Mapping[str, str]) -> Mark | None:
         return None
     message = f"SGLANG_SIMULATE_ACC_LEN={value}: acceptance is simulated, the output means nothing"
     return Mark(code="simulated-acceptance", message=message, ranked=False)
+
+
+def generator_marks(health: GeneratorHealth) -> tuple[Mark, ...]:
+    """A generator that set the pace keeps a measurement out of the comparison; one that only stood still does not."""
+    if health.bottleneck:
+        return (Mark(code="generator-bottleneck", message=health.bottleneck, ranked=False),)
+    return (Mark(code="generator-stalled", message=health.stalled),) if health.stalled else ()
 
 
 def cache_mark(metrics: Metrics) -> Mark | None:

@@ -1,7 +1,7 @@
 """What a reader must know about a measurement before trusting it."""
 
 from sweeper.analysis.engagement import engagement_mark
-from sweeper.analysis.quality import cache_mark, content_marks, greedy_mark, simulation_mark
+from sweeper.analysis.quality import cache_mark, content_marks, generator_marks, greedy_mark, simulation_mark
 from sweeper.core.launch import Difference, Server
 from sweeper.core.result import Conditions, Mark, Metrics
 from sweeper.core.run import GroupJob
@@ -30,7 +30,7 @@ def marks_of(
         *content_marks(outcome.samples, draft_tokens=server.effective.num_draft_tokens),
         *_difference_marks(differences),
         *_error_marks(metrics),
-        *_generator_marks(outcome),
+        *generator_marks(outcome.health),
         *_throttle_marks(conditions),
         *_prompt_marks(job),
         *_flush_marks(outcome),
@@ -73,12 +73,6 @@ def _error_marks(metrics: Metrics) -> tuple[Mark, ...]:
             ranked=share <= MANY_ERRORS,
         ),
     )
-
-
-def _generator_marks(outcome: LoadOutcome) -> tuple[Mark, ...]:
-    if reason := outcome.health.bottleneck:
-        return (Mark(code="generator-bottleneck", message=reason, ranked=False),)
-    return (Mark(code="generator-stalled", message=outcome.health.stalled),) if outcome.health.stalled else ()
 
 
 def _throttle_marks(conditions: Conditions) -> tuple[Mark, ...]:

@@ -7,7 +7,7 @@ from sweeper.analysis.acceptance import accept_length
 from sweeper.analysis.availability import missing
 from sweeper.analysis.decompose import draft_positions
 from sweeper.analysis.metrics import summarize
-from sweeper.analysis.quality import cache_mark, content_marks
+from sweeper.analysis.quality import cache_mark, content_marks, generator_marks
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import EffectiveConfig
 from sweeper.core.result import Distribution, Mark, Metrics, SteadyLatency
@@ -144,11 +144,7 @@ def _marks(outcome: LoadOutcome, metrics: Metrics, server: EffectiveConfig | Non
     marks = list(content_marks(outcome.samples, draft_tokens=server.num_draft_tokens if server else None))
     if (cached := cache_mark(metrics)) is not None:
         marks.append(cached)
-    if outcome.health.bottleneck is not None:
-        marks.append(Mark(code="generator-bottleneck", message=outcome.health.bottleneck, ranked=False))
-    if outcome.health.stalled is not None:
-        marks.append(Mark(code="generator-stalled", message=outcome.health.stalled))
-    return marks
+    return [*marks, *generator_marks(outcome.health)]
 
 
 def _server(server: EffectiveConfig | None) -> dict[str, Any] | None:
