@@ -127,7 +127,7 @@ def _documents(text: str, source: str) -> list[Mapping[str, Any]]:
 
 
 def _lines(text: str, source: str) -> Iterable[Any]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # JSON may hold other separators, such as U+2028
         if line.strip():
             try:
                 yield json.loads(line)

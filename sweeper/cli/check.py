@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from sweeper.core.experiment import Experiment
     from sweeper.core.finding import Finding
     from sweeper.core.trial import Plan
 
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 @click.argument("experiment", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(experiment: Path, as_json: bool) -> int:
-    """Check EXPERIMENT, the paths it names, this machine and the drafts. Exit code 2 when it cannot run here."""
+    """Check EXPERIMENT, the paths it names, its prompts, this machine and the drafts.
+
+    Exit code 2 when it cannot run here.
+    """
     from sweeper.effects.facts import load_experiment
     from sweeper.effects.requirements import too_few_gpus, unmet
     from sweeper.errors import PreflightError
@@ -24,6 +28,8 @@ def command(experiment: Path, as_json: bool) -> int:
     loaded = load_experiment(experiment)
     plan = make_plan(loaded.experiment, loaded.facts)
     problems = list(unmet(loaded.experiment, loaded.facts))
+    unread, warnings = ([], []) if problems else _prompts(loaded.experiment)
+    problems += unread
     needed = max(group.gpus for group in plan.launch_groups)
     if loaded.experiment.engine.device == "cuda" and (problem := too_few_gpus(needed, loaded.facts)):
         problems.append(problem)
@@ -33,33 +39,46 @@ def command(experiment: Path, as_json: bool) -> int:
             f"{label}: {found.evidence}; {found.remedy}" for label, found in findings if found.severity == "error"
         ]
     if as_json:
-        _print_json(plan, problems, findings)
+        _print_json(plan, problems, [*plan.warnings, *warnings], findings)
         return 2 if problems else 0
     if problems:
         raise PreflightError("\n".join(problems))
-    _print_lines(plan, findings)
+    _print_lines(plan, [*plan.warnings, *warnings], findings)
     return 0
 
 
-def _print_lines(plan: "Plan", findings: list[tuple[str, "Finding"]]) -> None:
+def _prompts(experiment: "Experiment") -> tuple[list[str], list[str]]:
+    """Problems and warnings: they are made as `run` makes them, so that no night ends at its first line."""
+    from sweeper.effects.hub import local_checkpoint
+    from sweeper.effects.prompts import load_prompts
+    from sweeper.errors import ConfigError, PreflightError
+
+    try:
+        made = load_prompts(experiment.workload, tokenizer_dir=local_checkpoint(experiment.server.model_path))
+    except (ConfigError, PreflightError) as error:
+        return [f"workload.prompts: {error}"], []
+    return [], list(made.warnings)
+
+
+def _print_lines(plan: "Plan", warnings: list[str], findings: list[tuple[str, "Finding"]]) -> None:
     told = set()
     for label, finding in findings:
         if finding.severity == "warning" and (finding.code, finding.evidence) not in told:
             told.add((finding.code, finding.evidence))
             click.echo(f"! {label}: {finding.evidence}; {finding.remedy}")
-    for warning in plan.warnings:
+    for warning in warnings:
         click.echo(f"! {warning}")
     click.echo(f"✓ {plan.experiment}: {len(plan.arms)} arms, {len(plan.trials)} trials can run here")
 
 
-def _print_json(plan: "Plan", problems: list[str], findings: list[tuple[str, "Finding"]]) -> None:
+def _print_json(plan: "Plan", problems: list[str], warnings: list[str], findings: list[tuple[str, "Finding"]]) -> None:
     import json
     from dataclasses import asdict
 
     document = {
         "experiment": plan.experiment,
         "problems": problems,
-        "warnings": plan.warnings,
+        "warnings": warnings,
         "findings": [{"arm": label, **asdict(finding)} for label, finding in findings],
     }
     click.echo(json.dumps(document, ensure_ascii=False, indent=1))

@@ -17,7 +17,9 @@ MOST_CONCURRENT = 100_000
 MOST_TOKENS = 10_000_000
 SLOWEST_RATE_RPS = 0.001
 LONGEST_RAMP_S = 86_400.0
-"""Beyond these a load is a slip of the pen that would never end or eat the memory."""
+LONGEST_WAIT_S = 604_800.0
+LONGEST_BUDGET_MIN = 525_600.0
+"""Beyond these a number is a slip of the pen that would never end or eat the memory."""
 
 
 class Strict(BaseModel):
@@ -39,7 +41,7 @@ class Engine(Strict):
     """Words put before the interpreter, e.g. a container runner or `numactl`."""
     version: str | None = None
     """Plan for this engine version instead of the installed one."""
-    ready_timeout_s: float = Field(1800, gt=0)
+    ready_timeout_s: float = Field(1800, gt=0, le=LONGEST_WAIT_S)
     """Seconds from the start of the process to its first real answer; loading a large model takes many minutes."""
 
 
@@ -163,9 +165,9 @@ class Workload(Strict):
     """Load points: every arm is measured at each."""
     arrival: Arrival = Arrival()
     """When requests are sent; default: a closed loop."""
-    request_timeout_s: float = Field(600, gt=0)
+    request_timeout_s: float = Field(600, gt=0, le=LONGEST_WAIT_S)
     """Seconds after which a request counts as failed."""
-    stall_timeout_s: float = Field(120, gt=0)
+    stall_timeout_s: float = Field(120, gt=0, le=LONGEST_WAIT_S)
     """No byte for this many seconds is a hang."""
     seed: int = 1
     """Of the choice and order of prompts and of random arrivals."""
@@ -186,7 +188,7 @@ class Run(Strict):
     """What a doctor error about the draft does: skip the arm, warn, or not look."""
     on_failure: Literal["continue", "stop"] = "continue"
     """After a failed trial."""
-    budget_min: float | None = Field(None, gt=0)
+    budget_min: float | None = Field(None, gt=0, le=LONGEST_BUDGET_MIN)
     """Minutes after which no further server is started; what is left is `skipped: budget`."""
 
 

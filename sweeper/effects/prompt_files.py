@@ -1,6 +1,7 @@
 """Prompt files by what is in them: Spec-Bench/MT-Bench, ShareGPT, bench_serving, OpenAI batch, plain lines."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +26,11 @@ _ROLES = {
 def read_prompts(path: Path) -> list[Prompt]:
     """All prompts of a .txt (one a line), .json (a list) or .jsonl file. Raises ConfigError with file:line."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     if path.suffix == ".txt":
-        lines = [line for line in text.splitlines() if line.strip()]
+        lines = [line for line in _lines(text) if line.strip()]
         prompts = [_said(f"{path.stem}-{i}", path.stem, (("user", line),)) for i, line in enumerate(lines)]
     elif path.suffix == ".json":
         prompts = _from_list(path, text)
@@ -39,7 +40,31 @@ def read_prompts(path: Path) -> list[Prompt]:
         raise ConfigError(f"{path}: no prompts in it")
     if (odd := next((prompt for prompt in prompts if not sendable(_whole(prompt))), None)) is not None:
         raise ConfigError(f"{path}: prompt {odd.prompt_id!r} holds half a character (a lone surrogate); correct it")
-    return prompts
+    if (bare := next((prompt for prompt in prompts if not prompt.text.strip()), None)) is not None:
+        raise ConfigError(f"{path}: prompt {bare.prompt_id!r} is empty; give it a text or remove it")
+    return _told_apart(prompts)
+
+
+def _told_apart(prompts: list[Prompt]) -> list[Prompt]:
+    """Answers are compared by the id of their prompt: what a file gives twice is numbered."""
+    seen: Counter[str] = Counter()
+    taken = {prompt.prompt_id for prompt in prompts}
+    found = []
+    for prompt in prompts:
+        name = prompt.prompt_id
+        seen[name] += 1
+        if seen[name] > 1:
+            while (new := f"{name}#{seen[name]}") in taken:
+                seen[name] += 1
+            taken.add(new)
+            prompt = replace(prompt, prompt_id=new)
+        found.append(prompt)
+    return found
+
+
+def _lines(text: str) -> list[str]:
+    """By line ends alone: JSON may hold other separators, such as U+2028, as they are."""
+    return text.split("\n")
 
 
 def _whole(prompt: Prompt) -> str:
@@ -60,7 +85,7 @@ def _from_list(path: Path, text: str) -> list[Prompt]:
 
 def _from_lines(path: Path, text: str) -> list[Prompt]:
     prompts = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
         try:
@@ -106,7 +131,7 @@ def _follow_ups(row: Row) -> tuple[str, ...]:
 def _messages(row: Row) -> Messages:
     """Up to the first thing the model shall say."""
     if isinstance(row.get("turns"), list) and row["turns"]:
-        return (("user", str(row["turns"][0])),)
+        return (("user", _content(row["turns"][0])),)
     body = row.get("body")
     said = row.get("messages") or row.get("conversations") or row.get("conversation")
     if isinstance(body, Mapping):
@@ -135,7 +160,7 @@ def _until_model_speaks(turns: list[Any]) -> Messages:
 def _content(value: Any) -> str:
     if isinstance(value, list):
         return "".join(str(part.get("text", "")) for part in value if isinstance(part, Mapping))
-    return str(value)
+    return "" if value is None else str(value)
 
 
 def _max_tokens(row: Row) -> int | None:

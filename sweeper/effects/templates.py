@@ -34,8 +34,9 @@ def render(template: ChatTemplate, messages: Sequence[tuple[str, str]], options:
     }
     try:
         text = _compiled(template.source).render(values)
-    except (TemplateError, TypeError) as error:
-        raise PreflightError(f"the tokenizer's chat template failed: {error}; set chat_template: none") from None
+    except Exception as error:  # noqa: BLE001  a template is a program of others: it may fail in any way
+        told = str(error) or type(error).__name__
+        raise PreflightError(f"the tokenizer's chat template failed: {told}; set chat_template: none") from None
     bos = template.special_tokens.get("bos_token", "")
     return text.removeprefix(bos) if bos and template.bos_added_by_tokenizer else text
 
@@ -64,7 +65,7 @@ def load_template(tokenizer_dir: Path) -> ChatTemplate | None:
     """The tokenizer's chat template: chat_template.jinja, else tokenizer_config.json; None when it has none."""
     config = _json(tokenizer_dir / "tokenizer_config.json")
     beside = tokenizer_dir / "chat_template.jinja"
-    source = beside.read_text("utf-8") if beside.is_file() else _source(config.get("chat_template"))
+    source = _text(beside) if beside.is_file() else _source(config.get("chat_template"))
     if source is None:
         return None
     special = {key: _token(config[key]) for key in config if key.endswith("_token") and _token(config[key])}
@@ -79,10 +80,17 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
         raise PreflightError(f"{path}: not JSON: {error}") from None
     return value if isinstance(value, dict) else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PreflightError(f"{path}: cannot be read: {error}; correct it, or set chat_template: none") from None
 
 
 def _source(value: Any) -> str | None:

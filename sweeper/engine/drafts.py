@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sweeper.engine.flags import size_of
 from sweeper.engine.layers import target_architecture, text_config
 from sweeper.engine.request import Refused, Request
 
@@ -62,7 +63,7 @@ def context(request: Request) -> Iterator[str]:
     if request.draft is None or request.spec.draft_model_path is None:
         return
     asked = request.args.get("context_length")
-    wanted = int(asked) if asked is not None else context_length(request.target) if request.target else None
+    wanted = size_of(asked) if asked is not None else context_length(request.target) if request.target else None
     reach = context_length(request.draft)
     if wanted is None or reach is None or reach >= wanted:
         return

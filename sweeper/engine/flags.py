@@ -6,9 +6,11 @@ The shipped table is what argparse of that release accepts (scripts/dump_engine_
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 Shape = Literal["switch", "toggle", "value", "optional", "list", "unknown"]
@@ -30,8 +32,28 @@ RENAMED: Mapping[str, tuple[str, ...]] = {
 
 NUMERIC = {"int": int, "float": float}
 
-COUNTED = frozenset({"tp_size", "pp_size", "dp_size", "ep_size", "nnodes"})
+COUNTED = frozenset({"tp_size", "pp_size", "dp_size", "ep_size", "attn_dp_size", "nnodes"})
 """Flags that say how many; the engine takes any whole number and dies later, or counts its GPUs wrong."""
+
+READ_HERE: Mapping[str, str] = {
+    **dict.fromkeys((*COUNTED, "max_running_requests", "page_size"), "int"),
+    "context_length": "size",
+}
+"""Numbers that plans are made from: what they are also where a table (from `--help`) does not say."""
+
+_SIZE = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)|(\d+(?:\.\d+)?)(k|M|G|T)")
+_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def size_of(value: Any) -> int | None:
+    """8192, "8192", "8k" (8000), "25.6k" or "8Ki" (8192) as 0.5.23 reads it; None: it is no size."""
+    text = str(value).strip()
+    if (match := _SIZE.fullmatch(text)) is not None:
+        return int(Decimal(match[1] or match[3]) * _UNITS[match[2] or match[4]])
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +145,16 @@ def _wrong_item(flag: Flag, item: Any) -> str | None:
         near = difflib.get_close_matches(str(item), flag.choices, n=1)
         hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(flag.choices[:12])}"
         return f"{flag.key} cannot be {item!r}; {hint}"
-    if (kind := NUMERIC.get(flag.type)) is not None:
+    meant = READ_HERE.get(flag.key, flag.type)
+    if meant == "size" and size_of(item) is None:
+        return f"{flag.key} must be a whole number, or one like 8k or 8Ki, got {item!r}; write one"
+    if (kind := NUMERIC.get(meant)) is not None:
         try:
             number = kind(str(item))
         except ValueError:
             return f"{flag.key} must be {'a whole number' if kind is int else 'a number'}, got {item!r}; write one"
+        if not math.isfinite(number):
+            return f"{flag.key} must be a finite number, got {item!r}; write one"
         if flag.key in COUNTED and number < 1:
             return f"{flag.key} must be at least 1, got {item!r}; correct it"
     return None
@@ -162,7 +189,8 @@ def parse_help(text: str, version: str) -> FlagTable:
     flags = []
     for match in _HELP_ENTRY.finditer(text):
         spellings = _SPELLING.findall(match.group(1).split("  ")[0])
-        options = [option for option, _ in spellings if option != "--help"]
+        spelt = [option for option, _ in spellings if option != "--help"]
+        options = sorted(spelt, key=lambda option: plain(option) not in READ_HERE)  # `--tp-size`, whatever comes first
         if options:
             metavar = spellings[0][1]
             toggles = "--no-" + options[0][2:] in options

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeper.core.experiment import Experiment
 from sweeper.core.trial import Arm, Illegal, Merged, ServerConfig, SpecConfig, content_id, without_defaults
-from sweeper.engine.flags import FlagTable
+from sweeper.engine.flags import FlagTable, size_of
 from sweeper.engine.request import Request
 from sweeper.engine.rules import resolve
 from sweeper.planning.axes import Axes, ServerSide, server_sides, shown_axes, speculative_sides
@@ -281,6 +281,8 @@ def normalised(args: Mapping[str, Any], table: FlagTable) -> dict[str, Any]:
             found["no_" + flag.key] = True
         elif isinstance(value, list) and flag is not None and flag.shape == "value":
             found[key] = json.dumps(value)
+        elif isinstance(value, str) and flag is not None and flag.type == "size":
+            found[key] = size_of(value)  # as the engine will report it
         elif value is not None and value is not False:
             found[key] = value
     return found

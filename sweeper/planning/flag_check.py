@@ -5,8 +5,9 @@ from typing import Any
 
 from sweeper.core.experiment import Experiment, SpecPoint
 from sweeper.engine.argv import UNPREFIXED
-from sweeper.engine.flags import FlagTable, wrong_value
+from sweeper.engine.flags import FlagTable, size_of, wrong_value
 from sweeper.engine.rules import known_algorithms, unknown_algorithm
+from sweeper.planning.axes import server_sides
 from sweeper.planning.marks import Key, Problem
 
 OWN_FLAGS: Mapping[str, str] = {
@@ -38,6 +39,7 @@ def flag_problems(experiment: Experiment, table: FlagTable, *, version: str | No
     `version`: the release planned for, where the table is of another one.
     """
     yield from _algorithm_problems(experiment, table, version or table.version)
+    yield from _node_problems(experiment, table)
     for section, args in (("server", experiment.server.args), ("baseline", experiment.baseline.args)):
         for name, value in args.items():
             if problem := _server_flag_problem(name, value, table):
@@ -77,6 +79,34 @@ def _named_algorithms(experiment: Experiment) -> Iterator[tuple[Key, Any]]:
             yield ("speculative", "configs", index, "algorithm"), arm.algorithm
     for name in experiment.sweep.get("speculative.algorithm", []):
         yield ("sweep", "speculative.algorithm"), name
+
+
+def _node_problems(experiment: Experiment, table: FlagTable) -> Iterator[Problem]:
+    """A server that spans `nnodes` nodes and can be placed on no cluster; 0.5.23, validation_hook.py:179 and :199."""
+    named = [axis for axis in experiment.sweep if _is_nodes(axis.removeprefix("server.args."), table)]
+    written = [name for name in experiment.server.args if _is_nodes(name, table)]
+    if not named and not written:
+        return
+    where: Key = ("sweep", named[0]) if named else ("server", "args", written[0])
+    for side in server_sides(experiment):
+        found = {flag.key: value for name, value in side.server.args.items() if (flag := table.find(name)) is not None}
+        nodes, ranks, replicas = (
+            size_of(found.get("nnodes") or 1),
+            (size_of(found.get("tp_size") or 1) or 0) * (size_of(found.get("pp_size") or 1) or 0),
+            size_of(found.get("dp_size") or 1) or 0,
+        )
+        if nodes is None or nodes < 2:  # others are refused by their own line
+            continue
+        if ranks % nodes:
+            yield where, f"{nodes} nodes cannot share tp_size × pp_size = {ranks} equally; make one a multiple"
+            return
+        if replicas > 1 and not found.get("enable_dp_attention"):
+            yield where, f"SGLang runs no dp_size {replicas} over {nodes} nodes; use attn_dp_size, or remove nnodes"
+            return
+
+
+def _is_nodes(name: str, table: FlagTable) -> bool:
+    return (flag := table.find(name)) is not None and flag.key == "nnodes"
 
 
 def _server_flag_problem(name: str, value: Any, table: FlagTable) -> str | None:

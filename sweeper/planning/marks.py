@@ -1,5 +1,6 @@
 """YAML text → plain values that remember their lines. Scalars as in YAML 1.2: `on`, `1:30` and dates are text."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -128,7 +129,10 @@ class _Walk:
             return text
         for pattern, convert in _SCALARS:
             if pattern.match(text):
-                return convert(text)
+                found = convert(text)
+                if isinstance(found, float) and not math.isfinite(found):
+                    raise self.error(node, where, f"{text} is too large for a number; write a finite one")
+                return found
         return text
 
     def error(self, node: yaml.Node, where: Key, what: str) -> ConfigError:

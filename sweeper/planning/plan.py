@@ -130,6 +130,9 @@ def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterato
     if not any(not arm.is_baseline for arm in found.arms):
         yield "no speculative arm is left: only the baseline would be measured"
     yield from _unknown_algorithms(found.arms)
+    spanned = max((arm.server.nodes or 1 for arm in found.arms), default=1)
+    if spanned > 1:
+        yield f"a server spans {spanned} nodes (server.args.nnodes): it runs on a Ray cluster of them, by --ray-address"
     needed = max((arm.server.gpus for arm in found.arms), default=0)
     if facts.gpu_count is not None and experiment.engine.device == "cuda" and needed > facts.gpu_count:
         yield f"a server needs {needed} GPUs, this machine has {facts.gpu_count}: it can be planned here, not run"

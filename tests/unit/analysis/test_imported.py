@@ -67,6 +67,12 @@ def test_appended_lines_are_rows_of_one_file() -> None:
     assert [row.concurrency for row in parse_results(text, source="x.jsonl")] == [1, 8]
 
 
+def test_a_line_separator_within_an_answer_ends_no_line() -> None:
+    rows = [{**bench_serving("a", 100.0, PLAIN, concurrency=i), "generated_texts": ["a\u2028b"]} for i in (1, 8)]
+    text = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    assert len(parse_results(text, source="x.jsonl")) == 2
+
+
 def test_vllm_length_comes_from_counters_with_the_bonus_token() -> None:
     row = one(
         {

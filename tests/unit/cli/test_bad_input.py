@@ -91,6 +91,33 @@ def test_prompts_that_no_load_can_be_made_of(prompts: str, tmp_path: Path, capsy
         assert "sweeper: workload.prompts " in said([command, path], capsys)
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "p.jsonl: no prompts in it"),
+        (b'{"text": "a"}\n{"text":\n', "p.jsonl:2: not JSON"),
+        (b'{"text": "a"}\n{"words": 3}\n', "p.jsonl:2: no prompt; known keys"),
+        (b'{"text": ""}\n', "p.jsonl: prompt 'p-1' is empty; give it a text or remove it"),
+        (b"\xff\xfe", "p.jsonl: cannot be read"),
+    ],
+)
+def test_a_prompt_file_that_no_load_can_be_made_of(
+    content: bytes, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check` reads it as `run` will: in the evening, not at night."""
+    (tmp_path / "p.jsonl").write_bytes(content)
+    path = experiment(tmp_path, HEAD + "workload: {prompts: p.jsonl}\n")
+    for command in ("check", "run"):
+        assert expected in said([command, path], capsys)
+
+
+def test_check_says_what_the_prompts_lack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+    path = experiment(tmp_path, HEAD + "workload: {prompts: p.jsonl, num_prompts: 8, concurrency: [1]}\n")
+    assert run_cli(["check", path]) == 0
+    assert "has 2 prompts, not the 8 asked for" in capsys.readouterr().out
+
+
 def test_no_gpu_although_cuda_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = experiment(tmp_path, HEAD.replace("device: cpu", "device: cuda"))
     for command in ("check", "run"):

@@ -141,6 +141,9 @@ def test_raw_texts_stay_raw_and_a_chat_model_is_warned_about_them(tmp_path, toke
         ('{"a": 1}', ":1: no prompt"),
         ("", "no prompts"),
         ('{"text": "\\ud800"}', "half a character"),
+        ('{"text": " \\n"}', "prompt 'x-1' is empty"),
+        ('{"messages": [{"role": "user", "content": null}]}', "prompt 'x-1' is empty"),
+        ('{"id": "q", "turns": [null]}', "prompt 'q' is empty"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(text, told, tmp_path):
@@ -148,6 +151,30 @@ def test_a_broken_file_is_named_with_its_line(text, told, tmp_path):
     path.write_text(text)
     with pytest.raises(ConfigError, match=told):
         read_prompts(path)
+
+
+def test_only_line_ends_end_a_line(tmp_path):
+    """JSON may hold U+2028 as it is, and a plain line a form feed; a byte order mark is no part of the text."""
+    path = tmp_path / "x.jsonl"
+    path.write_bytes('\ufeff{"text": "a\u2028b"}\r\n{"text": "c\u0085d"}'.encode())
+    assert [prompt.text for prompt in read_prompts(path)] == ["a\u2028b", "c\u0085d"]
+    path = tmp_path / "x.txt"
+    path.write_text("\ufeffone\x0ctwo\nthree\n")
+    assert [prompt.text for prompt in read_prompts(path)] == ["one\x0ctwo", "three"]
+
+
+def test_prompts_that_share_an_id_are_told_apart(tmp_path):
+    """Answers are compared by it: two prompts of one name would be held against each other."""
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"id": name, "text": f"{name}{i}"}) for i, name in enumerate(["a", "a#2", "a", "a"]))
+    )
+    assert [(prompt.prompt_id, prompt.text) for prompt in read_prompts(path)] == [
+        ("a", "a0"),
+        ("a#2", "a#21"),
+        ("a#3", "a2"),
+        ("a#4", "a3"),
+    ]
 
 
 def test_a_short_run_covers_all_categories_of_a_file(tmp_path):

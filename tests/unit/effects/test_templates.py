@@ -69,6 +69,20 @@ def test_a_template_that_refuses_says_what_to_do(tmp_path):
         render(template, [("user", "Hi")], {})
 
 
+@pytest.mark.parametrize("source", ["{{ 1 // 0 }}", "{{ messages[0].content | int // 0 }}", "{{ messages | sum }}"])
+def test_a_template_that_fails_in_its_own_way_is_one_line(source, tmp_path):
+    template = load_template(tokenizer(tmp_path, source))
+    assert template is not None
+    with pytest.raises(PreflightError, match=r"chat template failed: .*; set chat_template: none"):
+        render(template, [("user", "Hi")], {})
+
+
+def test_a_template_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(PreflightError, match=r"chat_template\.jinja: cannot be read"):
+        load_template(tmp_path)
+
+
 def test_a_template_cannot_reach_out_of_its_sandbox(tmp_path):
     template = load_template(tokenizer(tmp_path, "{{ ''.__class__.__mro__[1].__subclasses__() }}"))
     assert template is not None

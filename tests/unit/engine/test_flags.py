@@ -1,7 +1,7 @@
 import pytest
 
 from sweeper.effects.engine_flags import shipped_table
-from sweeper.engine.flags import FlagTable, parse_help, wrong_value
+from sweeper.engine.flags import FlagTable, parse_help, size_of, wrong_value
 
 TABLE = shipped_table()
 
@@ -51,6 +51,14 @@ def test_deprecated_spellings_are_known_as_such() -> None:
         ("tp_size", [1, 2], False),
         ("mem_fraction_static", 0.85, True),
         ("mem_fraction_static", "much", False),
+        ("mem_fraction_static", "nan", False),
+        ("mem_fraction_static", "inf", False),
+        ("context_length", 8192, True),
+        ("context_length", "25.6k", True),
+        ("context_length", "8Ki", True),
+        ("context_length", "8.5Ki", False),
+        ("context_length", "8K", False),
+        ("context_length", "nan", False),
         ("attention_backend", "fa3", True),
         ("attention_backend", "fa33", False),
         ("trust_remote_code", True, True),
@@ -99,11 +107,25 @@ def test_another_release_is_read_from_its_help() -> None:
         "cuda_graph_bs": ("list", (), ()),
         "lora_target_modules": ("list", (), ("all", "q_proj")),
         "sidecar": ("optional", (), ()),
-        "tensor_parallel_size": ("value", ("--tp-size",), ()),
+        "tp_size": ("value", ("--tensor-parallel-size",), ()),
         "stream_output": ("toggle", (), ()),
     }
     assert table.find("cuda_graph_bs_decode") is None
     assert table.version == "0.5.5"
+
+
+def test_numbers_that_plans_are_made_from_are_numbers_in_every_release() -> None:
+    """A `--help` shows no types; `tp_size: many` must not get as far as the counting of GPUs."""
+    found = parse_help(HELP, "0.5.5").find("tp_size")
+    assert found is not None and found.key == "tp_size" and found.type == "text"
+    assert wrong_value(found, "many") == "tp_size must be a whole number, got 'many'; write one"
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("8k", 8000), ("25.6k", 25600), ("8Ki", 8192), (4096, 4096), ("1M", 10**6), ("k", None)]
+)
+def test_sizes_are_read_as_the_engine_reads_them(text: object, tokens: int | None) -> None:
+    assert size_of(text) == tokens
 
 
 def test_an_empty_table_refuses_every_name() -> None:

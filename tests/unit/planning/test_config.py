@@ -176,6 +176,26 @@ CASES = {
         GOOD + "run: {starts: 99999999999999}\n",
         "x.yaml:9: run.starts: should be less than or equal to 1000, got 99999999999999; change it",
     ),
+    "a number that is infinite": (
+        GOOD + "engine: {ready_timeout_s: 1e999}\n",
+        "x.yaml:9: engine.ready_timeout_s: 1e999 is too large for a number; write a finite one",
+    ),
+    "an infinite number among the flags": (
+        GOOD.replace("trust_remote_code: true", "mem_fraction_static: -1e400"),
+        "x.yaml:4: server.args.mem_fraction_static: -1e400 is too large for a number; write a finite one",
+    ),
+    "an infinite value of an axis": (
+        GOOD + "sweep: {server.args.mem_fraction_static: [0.8, 1e999]}\n",
+        "x.yaml:9: sweep.server.args.mem_fraction_static.1: 1e999 is too large for a number; write a finite one",
+    ),
+    "a time-out of longer than a week": (
+        GOOD.replace("max-tokens: 64", "stall_timeout_s: 1e300"),
+        "x.yaml:8: workload.stall_timeout_s: should be less than or equal to 604800, got 1e+300; change it",
+    ),
+    "a budget without end": (
+        GOOD + "run: {budget_min: 1e9}\n",
+        "x.yaml:9: run.budget_min: should be less than or equal to 525600, got 1000000000.0; change it",
+    ),
     "a grid without end": (
         GOOD + f"sweep: {{server.args.tp_size: {list(range(500))}, server.args.context_length: {list(range(500))}}}\n",
         "x.yaml:9: sweep: the file stands for 1,000,000 points, at most 200,000 are planned; give shorter lists",
@@ -238,6 +258,34 @@ FLAGS = {
     "a flag of Sweeper's": (
         "server: {model_path: m, args: {port: 30000}}",
         "server.args.port: not a flag of yours; Sweeper chooses it; remove it",
+    ),
+    "the rank of a node": (
+        "server: {model_path: m, args: {nnodes: 2, tp_size: 2, node-rank: 1}}",
+        "server.args.node_rank: not a flag of yours; Sweeper sets it for each node; remove it",
+    ),
+    "where the nodes meet": (
+        'server: {model_path: m, args: {nnodes: 2, tp_size: 2, dist_init_addr: "10.0.0.1:5000"}}',
+        "server.args.dist_init_addr: not a flag of yours; Sweeper sets it for each node; remove it",
+    ),
+    "where the nodes meet, for the baseline, by its other name": (
+        'server: {model_path: m}\nbaseline: {args: {nccl_init_addr: "10.0.0.1:5000"}}',
+        "baseline.args.nccl_init_addr: not a flag of yours; Sweeper sets it for each node; remove it",
+    ),
+    "nodes that cannot share the ranks": (
+        "server: {model_path: m, args: {nnodes: 3, tp_size: 4}}",
+        "server.args.nnodes: 3 nodes cannot share tp_size × pp_size = 4 equally; make one a multiple",
+    ),
+    "nodes without ranks": (
+        "server: {model_path: m, args: {nnode: 2}}",
+        "server.args.nnode: 2 nodes cannot share tp_size × pp_size = 1 equally; make one a multiple",
+    ),
+    "an axis of nodes that cannot share the ranks": (
+        "server: {model_path: m, args: {tp_size: 4}}\nsweep: {server.args.nnodes: [1, 2, 8]}",
+        "sweep.server.args.nnodes: 8 nodes cannot share tp_size × pp_size = 4 equally; make one a multiple",
+    ),
+    "replicas over nodes": (
+        "server: {model_path: m, args: {nnodes: 2, tp_size: 2, dp_size: 2}}",
+        "server.args.nnodes: SGLang runs no dp_size 2 over 2 nodes; use attn_dp_size, or remove nnodes",
     ),
     "speculation in the server": (
         "server: {model_path: m, args: {speculative_num_steps: 3}}",
@@ -351,3 +399,17 @@ def test_a_count_below_one() -> None:
     said = message(text, flags=True)
     assert "x.yaml:2: server.args.tp_size: tp_size must be at least 1, got -4" in said
     assert "nnodes must be at least 1, got 0" in said
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "nnodes: 2, tp_size: 4",
+        "nnodes: 2, tp_size: 1, pp_size: 2",
+        "nnodes: 1",
+        "nnodes: 2, tp_size: 8, attn_dp_size: 8",
+    ],
+)
+def test_nodes_that_can_share_the_ranks_are_honoured(args: str) -> None:
+    document = parse_document(f"name: a\nserver: {{model_path: m, args: {{{args}}}}}\n", Path("x.yaml"))
+    check_flags(document, shipped_table())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sweeper.core.experiment import Experiment
 from sweeper.core.trial import Plan
 from sweeper.effects.engine_flags import shipped_table
+from sweeper.engine.flags import parse_help
 from sweeper.planning.facts import Facts
 from sweeper.planning.plan import make_plan
 
@@ -251,3 +252,26 @@ def test_an_algorithm_that_only_a_plugin_can_have_is_warned_of(plan: Callable[..
     head = "name: t\nserver: {model_path: /m/target, env: {SGLANG_PLUGINS: mine}}\n"
     found = plan(head + "speculative: {algorithm: mine, draft_model_path: /m/draft, configs: [3-1-4]}\n")
     assert any(warning.startswith("MINE is no algorithm that is known here") for warning in found.warnings)
+
+
+def test_a_server_that_spans_nodes_says_where_it_can_run(plan: Callable[..., Plan]) -> None:
+    found = plan("name: t\nserver: {model_path: /m/target, args: {nnodes: 2, tp_size: 4}}\n" + SPEC % "3-1-4")
+    assert {arm.server.nodes for arm in found.arms} == {2}
+    assert any("spans 2 nodes" in warning and "--ray-address" in warning for warning in found.warnings)
+
+
+def test_a_size_is_planned_as_the_engine_reads_it(plan: Callable[..., Plan]) -> None:
+    found = plan("name: t\nserver: {model_path: /m/target, args: {context_length: 8k}}\n" + SPEC % "3-1-4")
+    assert [arm.server.args["context_length"] for arm in found.arms] == [8000, 8000]
+
+
+def test_gpus_are_counted_by_whatever_name_a_release_gives_its_sizes(
+    experiment: Callable[[str], Experiment], facts: Callable[..., Facts]
+) -> None:
+    """Older releases list --tensor-parallel-size first."""
+    names = {"tensor-parallel-size": "tp-size", "pipeline-parallel-size": "pp-size", "data-parallel-size": "dp-size"}
+    lines = [f"  --{long} {long.upper()}, --{short} {long.upper()}\n" for long, short in names.items()]
+    table = parse_help("options:\n" + "".join(lines), "0.5.5")
+    text = "name: t\nserver: {model_path: /m/target, args: {tp_size: 4, data_parallel_size: 2}}\n"
+    planned = make_plan(experiment(text), replace(facts(), flags=table, engine_version="0.5.5"))
+    assert [group.gpus for group in planned.launch_groups] == [8]
