@@ -48,11 +48,14 @@ def find_leftovers() -> tuple[Leftover, ...]:
 
 
 def named_holder(text: str) -> str:
-    """`… held by pid 4711, which is not this server` with the run of ours it belongs to, if the ledger knows it."""
-    match = re.search(r"held by pid (\d+)(?:, which is not this server)?", text)
+    """`… held by pid 4711, which is not this server` (or a port in use by it) with the run of ours that it belongs to.
+
+    As it was, if the ledger knows no such process.
+    """
+    match = re.search(r"(held|in use) by pid (\d+)(?:, which is not this server)?", text)
     if match is None:
         return text
-    pid = int(match.group(1))
+    pid = int(match.group(2))
     for item in find_leftovers():
         if any(info.pid == pid for info in item.members) or any(member == pid for member, _ in item.entry.members):
             run = item.entry.run_id
@@ -61,7 +64,7 @@ def named_holder(text: str) -> str:
                 if item.orphan
                 else f"a server of run {run}, which is going on"
             )
-            return text.replace(match.group(0), f"held by pid {pid}, {whose}", 1)
+            return text.replace(match.group(0), f"{match.group(1)} by pid {pid}, {whose}", 1)
     return text
 
 

@@ -129,34 +129,24 @@ def _by_memory(lines: Sequence[str], context: Context) -> _Hit | None:
     index = _first(lines, _OUT_OF_MEMORY.search)
     if index is None:
         return None
+    capturing = Progress().after(lines[:index]).phase != "loading" or _first(lines, _CAPTURE_FAILED.search) is not None
+    capturing = capturing and Progress().after(lines[: index + 1]).phase != "launching"
+    when = "under load" if context.ready else "while capturing graphs" if capturing else "while loading weights"
     if (held := _held_by_another(lines[index])) is not None:
         gpu, pid, size = held
         return _Hit(
             line=index,
             failure_class="oom_run" if context.ready else "gpu_busy",
-            message=f"out of GPU memory on GPU {gpu}; {size} held by pid {pid}, which is not this server",
+            message=f"out of GPU memory {when} on GPU {gpu}; {size} held by pid {pid}, which is not this server",
             remedy=f"`sweeper clean` if pid {pid} is a leftover of ours, then once more; if not, choose another GPU",
         )
-    if context.ready:
-        return _Hit(
-            line=index,
-            failure_class="oom_run",
-            message="out of GPU memory under load",
-            remedy="lower mem_fraction_static or max_running_requests",
-        )
-    capturing = Progress().after(lines[:index]).phase != "loading" or _first(lines, _CAPTURE_FAILED.search) is not None
-    if capturing and Progress().after(lines[: index + 1]).phase != "launching":
-        return _Hit(
-            line=index,
-            failure_class="oom_capture",
-            message="out of GPU memory while capturing graphs",
-            remedy=LOWER_MEMORY,
-        )
+    failure_class: FailureClass = "oom_run" if context.ready else "oom_capture" if capturing else "oom_load"
+    remedies = {"oom_run": "lower mem_fraction_static or max_running_requests", "oom_capture": LOWER_MEMORY}
     return _Hit(
         line=index,
-        failure_class="oom_load",
-        message="out of GPU memory while loading weights",
-        remedy=FREE_MEMORY,
+        failure_class=failure_class,
+        message=f"out of GPU memory {when}",
+        remedy=remedies.get(failure_class, FREE_MEMORY),
     )
 
 

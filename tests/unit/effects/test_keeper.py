@@ -134,6 +134,8 @@ def test_a_server_of_a_run_going_on_is_named_and_left_alone_and_ends_in_order_wi
     assert entry.sid is not None and session_members(entry.sid)
     told = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
     assert told == f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which is going on"
+    told = named_holder(f"rpc_port is in use by pid {entry.sid}")
+    assert told == f"rpc_port is in use by pid {entry.sid}, a server of run r, which is going on"
     assert named_holder("held by pid 1, which") == "held by pid 1, which"
     assert entry.keeper is not None
     os.kill(entry.keeper.pid, signal.SIGKILL)

@@ -194,7 +194,9 @@ def test_memory_at_load_is_raised_and_at_capture_lowered() -> None:
 def test_memory_held_by_another_process_is_named_with_its_pid() -> None:
     line = f"{OOM} Process 3141 has 61.50 GiB memory in use."
     failure = diagnose([LOADING, line], Context(exit_code=1, ready=False))
-    assert failure.message == "out of GPU memory on GPU 1; 61.50 GiB held by pid 3141, which is not this server"
+    assert failure.message == (
+        "out of GPU memory while loading weights on GPU 1; 61.50 GiB held by pid 3141, which is not this server"
+    )
     assert "sweeper clean" in failure.remedy
     assert failure.failure_class == "gpu_busy"
 
@@ -203,7 +205,9 @@ def test_the_largest_of_several_holders_is_named_and_the_server_itself_is_none()
     holders = "Process 77 has 3.25 GiB memory in use. Process 88 has 101.50 GiB memory in use."
     own = "Including non-PyTorch memory, this process has 30.00 GiB memory in use."
     failure = diagnose([LOADING, f"{OOM} {holders} {own}"], Context(exit_code=1, ready=False))
-    assert failure.message == "out of GPU memory on GPU 1; 101.50 GiB held by pid 88, which is not this server"
+    assert failure.message == (
+        "out of GPU memory while loading weights on GPU 1; 101.50 GiB held by pid 88, which is not this server"
+    )
 
 
 def test_a_bare_context_of_another_process_does_not_excuse_a_model_that_is_too_big() -> None:
