@@ -1,6 +1,6 @@
 """The regression hunt: one trial over the versions that the experiment's sweep names, in their order."""
 
-import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,13 @@ from typing import Any, Literal
 from sweeper.analysis.nightly.extract import night_record
 from sweeper.analysis.nightly.hunt import Hunt, Reading, hunt
 from sweeper.analysis.nightly.policy import Quantity
+from sweeper.core.redaction import redact_text
 from sweeper.core.run import RunData
 from sweeper.core.trial import Plan
 from sweeper.errors import ConfigError, ServerError
 from sweeper.execution.selection import select
 from sweeper.nightly.bench import with_baselines
+from sweeper.nightly.hunts import HuntFolder
 
 Axis = Literal["engine_version", "draft_revision"]
 
@@ -74,23 +76,46 @@ def candidates(plan: Plan, sweep: Mapping[str, Sequence[Any]], question: Questio
     return Candidates(versions=tuple(chosen), trials=trials)
 
 
+def identity(plan: Plan, found: Candidates, question: Question, circumstances: Mapping[str, str]) -> Mapping[str, str]:
+    """What two hunts must share for one to go on with the readings of the other."""
+    asked = {
+        "experiment": plan.experiment,
+        "quantity": question.quantity,
+        "repeats": str(question.repeats),
+        **{f"version {version}": trial for version, trial in found.trials.items()},
+        "order": "\n".join(found.versions),
+    }
+    return {**circumstances, **asked}
+
+
 def find_first_bad(
-    plan: Plan, found: Candidates, question: Question, again: Again, folder: Path, say: Callable[[str], None]
+    plan: Plan, found: Candidates, question: Question, again: Again, folder: HuntFolder, say: Callable[[str], None]
 ) -> Hunt:
-    """Measures about log2(versions) + 2 of them. Raises HuntError when the ends do not differ."""
-    count = itertools.count()
+    """Measures about log2(versions) + 2 of them. Raises HuntError when the ends do not differ.
+
+    What `folder` holds already is not measured again, and every reading is in it before the next version starts.
+    """
+    turns: Counter[str] = Counter()
 
     def measure(version: str) -> Reading | None:
+        turn = turns[version]
+        turns[version] += 1
+        if (probe := folder.kept(version, turn)) is not None:
+            say(f"{version}: {probe.why_not or 'measured'} at {probe.at}, kept")
+            return probe.values
         say(f"measuring {version}")
         trials = frozenset({found.trials[version]})
         if question.quantity == "speedup":
             trials = with_baselines(plan, trials)
+        values, why_not = None, "does not run"
         try:
-            run = again(trials, question.repeats, folder / f"{next(count):02}")
+            run = again(trials, question.repeats, folder.path / f"{found.versions.index(version):02}-{turn}")
+            values = reading(run, found.trials[version], question.quantity)
         except ServerError as error:
+            why_not = str(error)
             say(f"{version}: {error}")
-            return None
-        return reading(run, found.trials[version], question.quantity)
+        folder.keep(version, values, "" if values else why_not)
+        return values
 
     return hunt(found.versions, measure, question.quantity)
 
@@ -126,4 +151,4 @@ def _of_baseline(quantity: Quantity) -> bool:
 
 
 def _text(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return redact_text(" ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))

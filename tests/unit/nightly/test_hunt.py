@@ -1,20 +1,27 @@
 """The regression hunt on simulated version lists."""
 
+import json
 import math
 import random
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.analysis.nightly.hunt import HuntError, Reading, hunt
+from sweeper.analysis.nightly.hunt import Hunt, HuntError, Reading, hunt
 from sweeper.core.run import RunData
-from sweeper.errors import ConfigError, ServerError
-from sweeper.nightly.bench import plan_again, with_baselines
-from sweeper.nightly.bisect import Question, candidates, find_first_bad
+from sweeper.errors import ConfigError, ServerError, StoreError
+from sweeper.nightly.bench import Interrupted, plan_again, with_baselines
+from sweeper.nightly.bisect import Question, candidates, find_first_bad, identity
+from sweeper.nightly.hunts import open_hunt
+from sweeper.testing.model import Story
 from sweeper.testing.runs import model_run
 
+NOON = datetime(2026, 11, 3, 12, tzinfo=UTC)
 VERSIONS = tuple(f"0.5.{number}" for number in range(10, 27))
 
 
@@ -69,8 +76,6 @@ def test_of_times_more_is_worse() -> None:
 
 def drafts() -> RunData:
     """A plan over four drafts as a sweep axis makes it."""
-    from dataclasses import replace
-
     run = model_run(("3-1-4",), concurrency=(1, 8))
     base, arm = run.plan.arms
     arms = tuple(
@@ -101,8 +106,6 @@ def test_the_trials_between_good_and_bad_are_found_by_their_axis() -> None:
 
 
 def test_a_question_that_names_no_single_trial_is_refused() -> None:
-    from dataclasses import replace
-
     plan = drafts().plan
     with pytest.raises(ConfigError, match="more than one trial"):
         candidates(plan, SWEEP, replace(QUESTION, only=None))
@@ -112,39 +115,134 @@ def test_a_question_that_names_no_single_trial_is_refused() -> None:
         candidates(plan, SWEEP, replace(QUESTION, bad="v9"))
 
 
-def test_a_hunt_over_drafts_measures_only_their_trials(tmp_path: Path) -> None:
-    data = drafts()
-    good = model_run(("3-1-4",), concurrency=(1, 8), repeats=3)
-    asked: list[frozenset[str]] = []
+class Drafts:
+    """Measures the four drafts: v2 does not run, from v3 on the accept length is lower. Dies when told to."""
 
-    def again(trials: frozenset[str], repeats: int, folder: Path) -> RunData:
-        from dataclasses import replace
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.folders: list[Path] = []
+        self.said: list[str] = []
+        self.die_after: int | None = None
 
-        from sweeper.testing.model import Story
-
-        asked.append(trials)
+    def again(self, trials: frozenset[str], repeats: int, folder: Path) -> RunData:
+        if self.die_after is not None and len(self.asked) >= self.die_after:
+            raise Interrupted
         (trial,) = trials
+        self.asked.append(trial)
+        self.folders.append(folder)
         if trial == "arm-v2-8":
             raise ServerError("no such kernel", failure_class="crash_start")
         story = Story(acceptance={"3-1-4": 0.6}) if trial in ("arm-v3-8", "arm-v4-8") else Story()
         run = model_run(("3-1-4",), concurrency=(1, 8), repeats=3, story=story)
-        old = next(one for one in good.plan.trials if one.arm_id != "base00000000" and one.load.concurrency == 8)
-        return replace(
-            run,
-            plan=replace(
-                run.plan,
-                trials=tuple(replace(one, trial_id=trial) for one in run.plan.trials if one.trial_id == old.trial_id),
-            ),
-            measurements=tuple(
-                replace(one, trial_id=trial) for one in run.measurements if one.trial_id == old.trial_id
-            ),
-        )
+        old = next(one.trial_id for one in run.plan.trials if "base" not in one.arm_id and one.load.concurrency == 8)
+        trials_ = tuple(replace(one, trial_id=trial) for one in run.plan.trials if one.trial_id == old)
+        measured = tuple(replace(one, trial_id=trial) for one in run.measurements if one.trial_id == old)
+        return replace(run, plan=replace(run.plan, trials=trials_), measurements=measured)
 
-    said: list[str] = []
-    found = find_first_bad(data.plan, candidates(data.plan, SWEEP, QUESTION), QUESTION, again, tmp_path, said.append)
+    def hunt(
+        self, out: Path, *, question: Question = QUESTION, now: datetime = NOON, fresh: bool = False, **known: str
+    ) -> Hunt:
+        plan = drafts().plan
+        found = candidates(plan, SWEEP, question)
+        folder = open_hunt(out, identity(plan, found, question, known), fresh=fresh, now=lambda: now)
+        try:
+            return find_first_bad(plan, found, question, self.again, folder, self.said.append)
+        finally:
+            folder.close()
+
+
+def test_a_hunt_over_drafts_measures_only_their_trials(tmp_path: Path) -> None:
+    bench = Drafts()
+    found = bench.hunt(tmp_path)
     assert found.first_bad == "/m/v3" and found.last_good == "/m/v1" and found.unknown == ("/m/v2",)
-    assert all(len(trials) == 1 for trials in asked)
-    assert "/m/v2: no such kernel" in said
+    assert bench.asked == ["arm-v1-8", "arm-v4-8", "arm-v2-8", "arm-v3-8"]
+    assert "/m/v2: no such kernel" in bench.said
+
+
+@pytest.mark.parametrize("measured", range(5))
+def test_a_hunt_that_was_cut_goes_on_wherever_it_stood(tmp_path: Path, measured: int) -> None:
+    whole = Drafts().hunt(tmp_path / "whole")
+    bench = Drafts()
+    bench.die_after = measured
+    with suppress(Interrupted):
+        bench.hunt(tmp_path / "cut")
+    bench.die_after = None
+    assert bench.hunt(tmp_path / "cut", now=NOON + timedelta(hours=3)) == whole
+    assert bench.asked == ["arm-v1-8", "arm-v4-8", "arm-v2-8", "arm-v3-8"]
+    assert len(set(bench.folders)) == 4 and len({folder.parent for folder in bench.folders}) == 1
+
+
+def test_what_was_measured_is_on_disk_before_the_next_version_starts(tmp_path: Path) -> None:
+    """A process that is killed while it measures the third version writes nothing more."""
+    kept: list[int] = []
+
+    class Killed(Drafts):
+        def again(self, trials: frozenset[str], repeats: int, folder: Path) -> RunData:
+            kept.append(len(json.loads((folder.parent / "hunt.json").read_text())["probes"]))
+            return super().again(trials, repeats, folder)
+
+    Killed().hunt(tmp_path)
+    assert kept == [0, 1, 2, 3]
+
+
+def test_the_version_that_was_being_measured_goes_on_in_its_own_folder(tmp_path: Path) -> None:
+    folders: list[Path] = []
+
+    class Cut(Drafts):
+        def again(self, trials: frozenset[str], repeats: int, folder: Path) -> RunData:
+            folders.append(folder)
+            return super().again(trials, repeats, folder)
+
+    bench = Cut()
+    bench.die_after = 1
+    with pytest.raises(Interrupted):
+        bench.hunt(tmp_path)
+    bench.die_after = None
+    bench.hunt(tmp_path)
+    assert folders[1] == folders[2] and folders[1].name == "03-0"
+
+
+def test_another_question_another_draft_another_day_or_fresh_is_another_hunt(tmp_path: Path) -> None:
+    bench = Drafts()
+    bench.hunt(tmp_path, engine="0.5.23")
+    bench.hunt(tmp_path, engine="0.5.23")
+    assert len(bench.asked) == 4
+    bench.hunt(tmp_path, engine="0.5.23", fresh=True)
+    bench.hunt(tmp_path, engine="0.5.23", now=NOON + timedelta(hours=21))
+    bench.hunt(tmp_path, engine="0.5.22")
+    bench.hunt(tmp_path, engine="0.5.23", question=replace(QUESTION, repeats=8))
+    assert len(bench.asked) == 20
+    assert len(list(tmp_path.glob("*/hunt.json"))) == 5
+
+
+def test_two_processes_never_write_one_hunt(tmp_path: Path) -> None:
+    held = open_hunt(tmp_path, {"a": "b"}, fresh=False, now=lambda: NOON)
+    with pytest.raises(StoreError, match="is writing"):
+        open_hunt(tmp_path, {"a": "b"}, fresh=False, now=lambda: NOON)
+    held.close()
+    open_hunt(tmp_path, {"a": "b"}, fresh=False, now=lambda: NOON).close()
+
+
+def test_a_damaged_hunt_is_left_alone_and_a_new_one_begun(tmp_path: Path) -> None:
+    bench = Drafts()
+    bench.hunt(tmp_path)
+    [file] = tmp_path.glob("*/hunt.json")
+    file.write_text("{")
+    bench.hunt(tmp_path)
+    assert len(bench.asked) == 8 and file.read_text() == "{"
+
+
+def test_no_secret_of_a_version_is_shown_or_kept(tmp_path: Path) -> None:
+    secret = "hf_" + "a" * 30
+    plan = drafts().plan
+    axis = {"/m/v1": f"/m/v1?token={secret}", "/m/v4": f"/m/v4 {secret}"}
+    arms = tuple(
+        replace(arm, axes={key: axis.get(value, value) for key, value in arm.axes.items()}) for arm in plan.arms
+    )
+    sweep = {key: [axis.get(value, value) for value in values] for key, values in SWEEP.items()}
+    found = candidates(replace(plan, arms=arms), sweep, QUESTION)
+    assert secret not in " ".join([*found.versions, *found.trials, *identity(plan, found, QUESTION, {}).values()])
+    assert len(found.versions) == 4
 
 
 def test_measuring_again_takes_two_starts_and_only_the_wanted_trials() -> None:
