@@ -21,6 +21,7 @@ def _one_line(ctx: click.Context, param: click.Parameter, path: Path | None) -> 
     return path
 
 
+RAY_JOBS = "RAY_API_SERVER_ADDRESS"
 HISTORY = click.option(
     "--history",
     "history_dir",
@@ -110,7 +111,7 @@ def install(experiment: Path, history_dir: Path, kind: str | None, **options: An
     if kind is None:
         raise click.UsageError("choose one of --systemd, --cron, --github-actions, --ray-job")
     from sweeper.effects.facts import load_experiment
-    from sweeper.nightly.install import Installation, carried, checked_time, files_for
+    from sweeper.nightly.install import RAY_JOBS_AT, Installation, carried, checked_time, files_for
     from sweeper.nightly.settings import read_settings
 
     policy: Path | None = options["policy"]
@@ -123,6 +124,7 @@ def install(experiment: Path, history_dir: Path, kind: str | None, **options: An
         python=sys.executable,
         at=checked_time(options["at"]),
         environment=carried(os.environ, sys.executable),
+        ray_jobs_at=os.environ.get(RAY_JOBS) or RAY_JOBS_AT,
     )
     folder: Path | None = options["folder"]
     chosen = folder.resolve() if folder else None

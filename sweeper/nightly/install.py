@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,11 @@ CARRIED = (
 )
 """Variables that a night needs as they are in the shell in which the experiment was tried: schedulers start with next
 to none, and an engine that compiles its kernels at its first start does not find the compiler."""
+
+RAY_JOBS_AT = "http://127.0.0.1:8265"
+RAY_VARIABLES = {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_JOB_STOP_WAIT_TIME_S": "300"}
+"""No second environment beside the one we run in. And `ray job stop` kills after 3 s where nobody says otherwise: too
+soon for servers that are to end in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,8 @@ class Installation:
     """`HH:MM`, in the local time of the machine (UTC on GitHub)."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What `carried` found."""
+    ray_jobs_at: str = RAY_JOBS_AT
+    """Where the job server of a Ray cluster listens."""
 
     @property
     def hour(self) -> int:
@@ -186,15 +194,20 @@ exec {shlex.join((*lock, *job.argv()))}
         enable=(
             f"sh {shlex.quote(str(script))}; tail {shlex.quote(str(log))}   # a night as cron runs it, to try it",
             f"(crontab -l 2>/dev/null | grep -vF {own}; cat {crontab}) | crontab -",
-            f"sudo install -m 644 {shlex.quote(str(folder / 'logrotate.conf'))} /etc/logrotate.d/sweeper-{job.name}",
+            _enable_rotation(job, folder),
         ),
     )
+
+
+def _enable_rotation(job: Installation, folder: Path) -> str:
+    written = shlex.quote(str(folder / "logrotate.conf"))
+    return f"sudo install -m 644 {written} /etc/logrotate.d/sweeper-{job.name}"
 
 
 def _rotation(log: Path) -> str:
     # Without `su` logrotate refuses folders that a group may write to.
     return f"""\
-# Written by `sweeper nightly install --cron`.
+# Written by `sweeper nightly install`.
 "{log}" {{
     su {getpass.getuser()} {grp.getgrgid(os.getgid()).gr_name}
     monthly
@@ -262,23 +275,39 @@ jobs:
 
 
 def _ray(job: Installation, folder: Path) -> Files:
+    secrets = shlex.quote(str(job.secrets))
     spec = {
-        "entrypoint": shlex.join((*job.argv(), "--ray-address", "auto")),
+        # Ray shows entrypoints and environments to whoever sees its dashboard; secrets stay in their file.
+        "entrypoint": f"set -a; [ ! -f {secrets} ] || . {secrets}; set +a; "
+        f"exec {shlex.join((*job.argv(), '--ray-address', 'auto'))}",
         "entrypoint_num_cpus": 0,
         "entrypoint_num_gpus": 0,
-        "runtime_env": {"env_vars": {**job.environment, "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}},
+        "runtime_env": {"env_vars": {**job.environment, **RAY_VARIABLES}},
         "metadata": {"job": f"sweeper-nightly-{job.name}"},
     }
-    target = shlex.quote(str(folder / "ray-job.json"))
-    submit = f"curl --fail-with-body -X POST -H 'Content-Type: application/json' -d @{target} "
+    script, log = folder / f"ray-submit-{job.name}.py", job.history / "nightly.log"
+    submit = shlex.join((job.python, str(script)))
+    told = f"RAY_API_SERVER_ADDRESS={shlex.quote(job.ray_jobs_at)} {submit} >> {shlex.quote(str(log))} 2>&1"
+    line = f"{job.minute} {job.hour} * * * {told}".replace("%", r"\%")
+    crontab = folder / "crontab-ray"
     return Files(
-        files={"ray-job.json": json.dumps(spec, indent=2) + "\n"},
+        files={
+            "ray-job.json": json.dumps(spec, indent=2) + "\n",
+            script.name: _submit_script(),
+            crontab.name: line + "\n",
+            "logrotate.conf": _rotation(log),
+        },
         folder=folder,
         enable=(
-            f'{submit}"$RAY_DASHBOARD_ADDRESS/api/jobs/"   # e.g. http://127.0.0.1:8265; once, to try it',
-            f"{job.minute} {job.hour} * * *  …the same line in a crontab, for every night",
+            f"RAY_API_SERVER_ADDRESS={shlex.quote(job.ray_jobs_at)} {submit}   # a night now, to try it",
+            f"(crontab -l 2>/dev/null | grep -vF {script.name}; cat {shlex.quote(str(crontab))}) | crontab -",
+            _enable_rotation(job, folder),
         ),
     )
+
+
+def _submit_script() -> str:
+    return (resources.files("sweeper") / "data" / "nightly" / "ray_submit.py").read_text(encoding="utf-8")
 
 
 def _systemd_word(word: str) -> str:

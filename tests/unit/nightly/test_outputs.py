@@ -1,22 +1,16 @@
 """What a night leaves behind: files, messages, and what is thrown away later."""
 
-import configparser
 import json
 import multiprocessing
-import shlex
-import subprocess
-import sys
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import yaml
 from click.testing import CliRunner
 from thought_nights import FIRST, Nights
 
@@ -28,7 +22,6 @@ from sweeper.effects.http import post_json
 from sweeper.errors import ConfigError
 from sweeper.nightly.circumstances import checkpoint_revision
 from sweeper.nightly.history import RESUME_WITHIN, History
-from sweeper.nightly.install import Installation, carried, checked_time, files_for
 from sweeper.nightly.outputs import write_page
 from sweeper.nightly.retention import prune
 from sweeper.nightly.settings import Retention, Webhook, read_settings
@@ -233,90 +226,6 @@ def test_a_figure_rings_the_first_night_of_a_change_and_gives_each_configuration
     assert colors == {trace.line.color for trace in figures["accept_length"].data if trace.name.startswith("3-1-4 ")}
     assert len(colors) == 1
     assert {trace.line.color for trace in figures["baseline_step_ms"].data} == {BASELINE}
-
-
-# --- schedules
-
-
-def installation(folder: Path) -> Installation:
-    return Installation(
-        name="kimi",
-        experiment=folder / "my models" / "k.yaml",
-        history=folder / "history 100%",
-        policy=folder / "policy.yaml",
-        python=sys.executable,
-        at="03:07",
-        environment={"PATH": f"{folder}/a bin:/usr/bin:/bin", "HF_HOME": "/100%/$HOME"},
-    )
-
-
-def test_systemd_gets_a_persistent_timer_and_a_service_that_calls_the_same_command(tmp_path: Path) -> None:
-    job = installation(tmp_path)
-    files = files_for("systemd", job, home=tmp_path, here=tmp_path).files
-    service, timer = configparser.RawConfigParser(strict=False), configparser.RawConfigParser()
-    service.optionxform = timer.optionxform = str  # type: ignore[assignment,method-assign]
-    service.read_string(files["sweeper-nightly-kimi.service"])
-    timer.read_string(files["sweeper-nightly-kimi.timer"])
-    words = shlex.split(service["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))
-    assert words[:5] == ["/usr/bin/flock", "--no-fork", "--nonblock", "--conflict-exit-code", "0"]
-    assert tuple(words[6:]) == job.argv()
-    variables = [line for line in files["sweeper-nightly-kimi.service"].splitlines() if line.startswith("Environment=")]
-    told = [shlex.split(line.removeprefix("Environment=").replace("%%", "%")) for line in variables]
-    assert told == [[f"{name}={value}"] for name, value in job.environment.items()]
-    assert timer["Timer"]["OnCalendar"] == "*-*-* 03:07:00" and timer["Timer"]["Persistent"] == "true"
-
-
-def test_the_cron_line_runs_the_command_with_its_variables_its_secrets_and_its_log(tmp_path: Path) -> None:
-    """The line is run as cron would run it, with an interpreter that only writes down what it was given."""
-    spy = tmp_path / "spy"
-    spy.write_text('#!/bin/sh\nprintf "%s\\n" "$HOOK" "$HF_HOME" "$@"\n')
-    spy.chmod(0o755)
-    job = replace(installation(tmp_path), python=str(spy))
-    job.experiment.parent.mkdir()
-    job.history.mkdir()
-    job.secrets.write_text("HOOK=https://x/y\n")
-    made = files_for("cron", job, home=tmp_path, here=tmp_path)
-    made.folder.mkdir()
-    for name, text in made.files.items():
-        (made.folder / name).write_text(text)
-    [line] = made.files["crontab"].splitlines()
-    assert "%" not in line.replace(r"\%", "")
-    shell = line.removeprefix("7 3 * * * ").replace(r"\%", "%")
-    subprocess.run(["/bin/sh", "-c", shell], check=True, env={"PATH": "/usr/bin:/bin"})
-    said = (job.history / "nightly.log").read_text().splitlines()
-    assert said == ["https://x/y", "/100%/$HOME", *job.argv()[1:]]
-
-
-def test_the_interpreter_comes_first_on_the_path_of_a_night_and_secrets_are_not_written_down() -> None:
-    given = {"PATH": "/usr/bin:/opt/cuda/bin", "CUDA_HOME": "/opt/cuda", "HF_TOKEN": "hf_x", "HF_HOME": ""}
-    found = carried(given, "/opt/venv/bin/python")
-    assert found == {"PATH": "/opt/venv/bin:/usr/bin:/opt/cuda/bin", "CUDA_HOME": "/opt/cuda"}
-
-
-def test_the_workflow_runs_on_an_own_runner_never_twice_and_keeps_junit_and_summary(tmp_path: Path) -> None:
-    job = installation(tmp_path)
-    made = files_for("github-actions", job, home=tmp_path, here=tmp_path)
-    workflow = yaml.safe_load(made.files["sweeper-nightly-kimi.yml"])
-    night = workflow["jobs"]["nightly"]
-    assert night["runs-on"] == ["self-hosted", "gpu"]
-    assert workflow[True]["schedule"] == [{"cron": "7 3 * * *"}]  # YAML 1.1 reads `on` as true
-    assert workflow["concurrency"]["cancel-in-progress"] is False
-    assert tuple(shlex.split(night["steps"][0]["run"])) == job.argv()
-    assert night["steps"][0]["env"] == job.environment
-    assert "GITHUB_STEP_SUMMARY" in night["steps"][1]["run"] and night["steps"][1]["if"] == "always()"
-    assert "junit.xml" in night["steps"][2]["with"]["path"]
-
-
-def test_the_ray_job_joins_the_cluster(tmp_path: Path) -> None:
-    spec = json.loads(files_for("ray-job", installation(tmp_path), home=tmp_path, here=tmp_path).files["ray-job.json"])
-    assert shlex.split(spec["entrypoint"])[-2:] == ["--ray-address", "auto"]
-    assert spec["entrypoint_num_gpus"] == 0 and spec["runtime_env"]["env_vars"]["HF_HOME"] == "/100%/$HOME"
-
-
-@pytest.mark.parametrize("text", ["3:00", "24:00", "03:60", "noon"])
-def test_a_wrong_time_of_day_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="not a time of day"):
-        checked_time(text)
 
 
 # --- the commands that people use in the morning
