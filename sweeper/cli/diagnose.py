@@ -1,7 +1,7 @@
 """`sweeper diagnose`: ask the training data, the live engine, and a finished run why acceptance is low."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +11,7 @@ import click
 from sweeper.cli.numbers import Finite
 from sweeper.core.experiment import MOST_PROMPTS, MOST_TOKENS
 from sweeper.errors import ConfigError, PreflightError
+from sweeper.present.glyphs import paragraph
 
 if TYPE_CHECKING:
     from sweeper.doctor.agreement import Agreement, Blame
@@ -28,7 +29,9 @@ def command() -> None:
 def _engine_options(function: Any) -> Any:
     """Where the capturing server runs."""
     for option in (
-        click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True),
+        click.option(
+            "--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="Of that server."
+        ),
         click.option("--gpus", default="0", show_default=True, help="Physical ids, e.g. 0,1; unused on the CPU."),
         click.option("--arg", "args", multiple=True, metavar="KEY=VALUE", help="Server argument, e.g. tp_size=8."),
         click.option("--engine-version", help="SGLang release; default: the one installed here."),
@@ -38,9 +41,9 @@ def _engine_options(function: Any) -> Any:
     return function
 
 
-@command.command("accuracy")
+@command.command("accuracy", short_help="Is the draft itself good, apart from the engine?")
 @click.argument("target")
-@click.option("--draft", required=True)
+@click.option("--draft", required=True, help="Folder or cached hub id of the draft.")
 @click.option("--samples", type=click.Path(path_type=Path), help="Dumps with hidden states; default: ask the engine.")
 @click.option("--prompts", default="builtin:code", show_default=True, help="What the engine is asked, without dumps.")
 @click.option("--num-prompts", type=click.IntRange(1, MOST_PROMPTS), default=16, show_default=True)
@@ -65,7 +68,10 @@ def accuracy(  # noqa: PLR0913  one parameter an option
     engine_version: str | None,
     as_json: bool,
 ) -> int:
-    """Is the draft itself good? Its head is run on the target's own states, step by step."""
+    """Is the draft of TARGET (a folder or a cached hub id) itself good?
+
+    Its head is run on the target's own states, step by step. Exit code 1: with --live, a side is at fault.
+    """
     from sweeper.cli.doctor import resolved_version
     from sweeper.effects.requirements import require_torch
 
@@ -89,9 +95,9 @@ def accuracy(  # noqa: PLR0913  one parameter an option
     return 1 if judged is not None and judged.at_fault != "neither" else 0
 
 
-@command.command("wiring")
+@command.command("wiring", short_help="Which layers was it trained on, which does it get?")
 @click.argument("target")
-@click.option("--draft", required=True)
+@click.option("--draft", required=True, help="Folder or cached hub id of the draft.")
 @click.option("--samples", required=True, type=click.Path(path_type=Path), help="The training dumps.")
 @click.option(
     "--portion", type=click.IntRange(1), default=16, show_default=True, help="Layers captured per server start."
@@ -114,7 +120,10 @@ def wiring(  # noqa: PLR0913  one parameter an option
     engine_version: str | None,
     as_json: bool,
 ) -> int:
-    """Which layers were the training dumps made of, and does this engine deliver the same?"""
+    """Which layers of TARGET were the training dumps made of, and does this engine deliver the same?
+
+    Exit code 1: it does not.
+    """
     from sweeper.cli.doctor import resolved_version
     from sweeper.effects.requirements import require_torch
 
@@ -130,7 +139,7 @@ def wiring(  # noqa: PLR0913  one parameter an option
         received = None if probed is None else {**asdict(probed), "sentence": probed.sentence}
         click.echo(json.dumps({**asdict(report), "probe": received}, indent=2))
     else:
-        click.echo(_wiring_text(report))
+        click.echo(wiring_text(report))
         click.echo(_probe_text(probed) if probed else "")
     right = report.wiring.kind == "right" and report.paths_agree
     return 0 if right and (probed is None or all(item.fits for item in probed.received)) else 1
@@ -151,14 +160,17 @@ def _probe_text(report: "ProbeReport") -> str:
     for item in report.received:
         norms = ", ".join(f"{norm:.2f}" for norm in item.norms)
         lines.append(f"  {item.mode:<18} width {item.width} (trained {item.expected}), norms {norms}")
-    return "\n".join([*lines, report.sentence])
+    return "\n".join([*lines, paragraph(report.sentence)])
 
 
-@command.command("run")
+@command.command("run", short_help="Why was the accept length of a finished run low?")
 @click.argument("run", type=click.Path(path_type=Path), default=Path("results"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def finished(run: Path, as_json: bool) -> int:
-    """Name the most likely cause of a low accept length in RUN, arm by arm, and what was excluded."""
+    """Name the most likely cause of a low accept length in RUN, arm by arm, and what was excluded.
+
+    RUN is a run folder, or a folder of results (the latest run in it). Exit code 1: an arm is low or failed.
+    """
     from sweeper.doctor.causes import explain
     from sweeper.execution.examination import examined_arm
     from sweeper.present.locate import run_folder
@@ -170,11 +182,10 @@ def finished(run: Path, as_json: bool) -> int:
         click.echo(json.dumps([{**asdict(arm), "sentence": arm.sentence} for arm in arms], indent=2))
     else:
         for arm in arms:
-            click.echo(f"{arm.label}\n  {arm.sentence}")
-            for cause in arm.causes[1:]:
-                click.echo(f"  also {cause.code}: {cause.evidence}")
+            said = [arm.sentence, *(f"also {cause.code}: {cause.evidence}" for cause in arm.causes[1:])]
             if arm.low and arm.excluded:
-                click.echo(f"  excluded: {', '.join(arm.excluded)}")
+                said.append(f"excluded: {', '.join(arm.excluded)}")
+            click.echo("\n".join([arm.label, *(paragraph(text, "  ") for text in said)]))
     return 1 if any(arm.low or arm.ending for arm in arms) else 0
 
 
@@ -258,21 +269,22 @@ def _accuracy_text(agreement: "Agreement", judged: "Blame | None") -> str:
         else "1 + sum of the chain; the text is not known as its own"
     )
     lines += ["", f"accept length by {how}"]
-    return "\n".join([*lines, *(["", judged.sentence] if judged else [])])
+    return "\n".join([*lines, *(["", paragraph(judged.sentence)] if judged else [])])
 
 
-def _wiring_text(report: "WiringReport") -> str:
-    lines = [
-        "slot              input of layer   cosine   distance (next)    norm dump / engine   first values dump / engine"
-    ]
+def wiring_text(report: "WiringReport") -> str:
+    """Dump slot beside engine layer, then what settles it."""
+    lines = [f"{'slot':<16} {'input of layer':<17} {'cosine':<7} {'distance (next)':<16} norm dump / engine"]
     for item in report.wiring.matches:
         layer = str(item.layer) if item.layer is not None else f"none (nearest {item.nearest})"
-        lines.append(
-            f"{item.slot:<17} {layer:<16} {item.cosine:.4f}   {item.distance:.3f} ({item.second_distance:.3f})"
-            f"      {item.norm:.2f} / {item.engine_norm:.2f}   "
-            f"{list(item.first_values)} / {list(item.engine_first_values)}"
-        )
-    lines += ["", report.wiring.sentence]
+        distance = f"{item.distance:.3f} ({item.second_distance:.3f})"
+        norms = f"{item.norm:.2f} / {item.engine_norm:.2f}"
+        lines += [
+            f"{item.slot:<16} {layer:<17} {item.cosine:<7.4f} {distance:<16} {norms}",
+            f"  first values of the dump   {_values(item.first_values)}",
+            f"               of the engine {_values(item.engine_first_values)}",
+        ]
+    lines += ["", paragraph(report.wiring.sentence)]
     if report.decode_distance is not None:
         agreed = "agree" if report.paths_agree else "DISAGREE"
         lines.append(f"Prefill and decode {agreed}: {report.decode_distance:.1%} apart.")
@@ -280,3 +292,7 @@ def _wiring_text(report: "WiringReport") -> str:
         ids = ",".join(map(str, report.wiring.ids))
         lines.append(f"A draft with these ids: sweeper doctor DRAFT --aux-layer-ids {ids} --fix OUT")
     return "\n".join(lines)
+
+
+def _values(values: Sequence[float]) -> str:
+    return "".join(f"{value:>10.4g}" for value in values)

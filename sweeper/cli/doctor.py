@@ -1,7 +1,6 @@
 """`sweeper doctor`: say what is wrong with a draft checkpoint, from its files alone."""
 
 import json
-import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
@@ -16,6 +15,7 @@ from sweeper.doctor.repair import repair
 from sweeper.effects.hub import local_checkpoint
 from sweeper.engine.version import TABLES_READ_UP_TO
 from sweeper.errors import ConfigError
+from sweeper.present.glyphs import paragraph
 
 
 @click.command("doctor")
@@ -105,20 +105,23 @@ def _document(diagnosis: Diagnosis, head: Mapping[str, Any], changes: tuple[str,
 
 
 def _text(diagnosis: Diagnosis, head: Mapping[str, Any], changes: tuple[str, ...]) -> str:
-    lines = [f"{head['draft']} for {head['target'] or 'an unnamed target'}, "
-             f"{head['algorithm']}, SGLang {head['engine_version']}", ""]  # fmt: skip
-    lines += [f"changed  {change}" for change in changes]
+    target = head["target"] or "an unnamed target"
+    lines = [paragraph(f"{head['draft']} for {target}, {head['algorithm']}, SGLang {head['engine_version']}"), ""]
+    for change in changes:
+        lines += ["changed", _indented(change)]
     for item in diagnosis.findings:
         lines += [f"{item.severity:<8} {item.code}", _indented(item.evidence), _indented(f"→ {item.remedy}"), ""]
     if diagnosis.captured_layers is not None:
         lines.append(f"captured layers  {', '.join(map(str, diagnosis.captured_layers))} (what enters each of them)")
     if all(item.severity == "note" for item in diagnosis.findings):
         lines.append("Nothing in these files explains a low accept length.")
-    lines += ["", "excluded"] + [_indented(text) for text in diagnosis.excluded]
+    if lines[-1]:
+        lines.append("")
+    lines += ["excluded"] + [_indented(text) for text in diagnosis.excluded]
     if diagnosis.unchecked:
         lines += ["not checked"] + [_indented(text) for text in diagnosis.unchecked]
     return "\n".join(lines)
 
 
 def _indented(text: str) -> str:
-    return textwrap.fill(text, width=100, initial_indent=" " * 9, subsequent_indent=" " * 9)
+    return paragraph(text, " " * 9)

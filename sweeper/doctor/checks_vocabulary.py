@@ -88,7 +88,10 @@ def check_d2t(case: Case) -> Verdict:
     if wrong_length:
         return Verdict(findings=(_length(case, len(case.d2t)),))
     judged = judge_d2t(case.d2t, case.t2d, case.target.vocab_size if case.target else case.config.vocab_size)
-    return verdict([_judged(judged)], f"d2t: {judged.evidence}")
+    found = _judged(judged)
+    if found is not None and judged.kind == "placeholder":
+        return Verdict(findings=(found,), unchecked="d2t: its values are not in this listing")
+    return verdict([found], f"d2t: {judged.evidence}")
 
 
 def _absent(case: Case) -> Finding:
@@ -134,7 +137,7 @@ def _judged(judged: MapJudgement) -> Finding | None:
             "note",
             "d2t-placeholder",
             f"{judged.evidence}: a listing without values; not judged.",
-            "None.",
+            "Give the checkpoint with its values to have the map judged.",
         ),
     }
     return finding(*by_kind[judged.kind]) if judged.kind in by_kind else None

@@ -6,8 +6,11 @@ from sweeper.core.finding import Finding
 from sweeper.doctor.case import Case, Verdict, finding, some, verdict
 from sweeper.engine.checkpoints import (
     LAYERS_NAMES_SINCE,
+    LLAMA_EAGLE3,
+    MLA_EAGLE3,
     NORM_BEFORE_FC_SINCE,
     Loading,
+    draft_class,
     parameters,
     reads_fc_norm,
     reads_norm_before_fc,
@@ -28,8 +31,16 @@ def check_names(case: Case) -> Verdict:
     if case.config.num_hidden_layers and case.config.num_hidden_layers > 1:
         unfilled = [name for name in unfilled if not name.startswith("layers.") or name.startswith("layers.0.")]
     read = len(case.manifest.tensors) - len(case.loading.dropped)
-    clean = f"names: all {read} tensors are read by {case.config.architecture} of SGLang {case.version}"
+    clean = f"names: all {read} tensors are read by {_reader(case)} of SGLang {case.version}"
     return verdict([_names(case, dropped, unfilled), _doubled(case)], clean)
+
+
+def _reader(case: Case) -> str:
+    """The class that reads them; by its kind when `architectures` names another (check_architecture says so)."""
+    named = case.config.architecture
+    if named and draft_class(named) == case.kind:
+        return named
+    return {"eagle3-llama": LLAMA_EAGLE3, "eagle3-mla": MLA_EAGLE3}.get(case.kind or "", "the class they belong to")
 
 
 def _names(case: Case, dropped: list[str], unfilled: list[str]) -> Finding | None:

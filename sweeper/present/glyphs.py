@@ -2,6 +2,8 @@
 
 import codecs
 import io
+import shutil
+import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -9,6 +11,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉"
 BAR_CELLS = 8
 """Width of the small bars: one cell is an eighth of the largest value."""
+_READABLE_COLUMNS = 100
 
 STAND_INS = str.maketrans(
     {
@@ -44,6 +47,19 @@ def bar(value: float, largest: float) -> str:
 def spark(values: Sequence[float | None], largest: float) -> str:
     """One character a value, from nothing to `largest`; a blank where there is none."""
     return "".join(" " if value is None else _height(value, largest) for value in values)
+
+
+def paragraph(text: str, indent: str = "") -> str:
+    """`text` in lines as wide as the terminal and no wider than reads well; words, paths and options stay whole."""
+    width = min(shutil.get_terminal_size().columns, _READABLE_COLUMNS)
+    return textwrap.fill(
+        text,
+        width=max(width, 40),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _height(value: float, largest: float) -> str:

@@ -18,6 +18,7 @@ def test_the_dumps_of_the_tutorial_are_named_as_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
     unpacking = next(step for step in steps() if "sweeper toy" in step.command)
     assert run_cli(unpacking.arguments) == 0
     step = next(step for step in steps() if "diagnose wiring" in step.command)

@@ -14,6 +14,7 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
     told = [step for step in steps() if step.command.startswith("sweeper ")]
     walked = [step for step in told if not step.needs_a_server]
     assert len(walked) >= 6 and len(told) - len(walked) == 3

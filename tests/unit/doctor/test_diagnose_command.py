@@ -10,6 +10,10 @@ torch = pytest.importorskip("torch")
 from test_accuracy import sample  # noqa: E402
 
 from sweeper.cli import run_cli  # noqa: E402
+from sweeper.cli.diagnose import wiring_text  # noqa: E402
+from sweeper.doctor.matching import SlotMatch, Wiring  # noqa: E402
+from sweeper.doctor.wiring import WiringReport  # noqa: E402
+from sweeper.testing.model import Model  # noqa: E402
 from sweeper.testing.runs import model_run  # noqa: E402
 from sweeper.testing.stored import store_run  # noqa: E402
 
@@ -57,3 +61,30 @@ def test_a_finished_run_is_explained_arm_by_arm(tmp_path: Path, capsys: pytest.C
     document = json.loads(capsys.readouterr().out)
     assert [arm["label"] for arm in document] == ["3-1-4", "5-1-6"]
     assert all(arm["sentence"].endswith(": fine") for arm in document)
+
+
+def test_the_table_of_slots_fits_80_columns_and_sets_the_values_under_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    values = (-1234.5678, 0.000123, 2.0, -0.48632, 12.5)
+    match = SlotMatch(
+        slot="hidden_states_59", layer=None, nearest=59, cosine=-0.9999, distance=123.456, second_distance=234.567,
+        norm=12345.67, engine_norm=12345.67, first_values=values, engine_first_values=values,
+    )  # fmt: skip
+    wiring = Wiring(matches=(match,), kind="other-model", layers=None, ids=None, sentence="These states are not. " * 9)
+    lines = wiring_text(WiringReport(wiring=wiring, tokens=192, decode_distance=0.01)).splitlines()
+    assert max(map(len, lines)) <= 80
+    ours, theirs = (line for line in lines if "-1235" in line)
+    assert ours.index("-1235") == theirs.index("-1235")
+
+
+def test_what_a_finished_run_is_told_fits_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = store_run(model_run(["3-1-4"], concurrency=[4], model=Model(acceptance=0.1)), tmp_path)
+    assert run_cli(["diagnose", "run", str(folder)]) == 1
+    said = capsys.readouterr().out
+    assert "excluded:" in said
+    assert max(map(len, said.splitlines())) <= 80

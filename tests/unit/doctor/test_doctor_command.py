@@ -27,6 +27,19 @@ def test_a_sound_draft_exits_0_and_says_what_was_excluded(tmp_path: Path, capsys
     assert "excluded" in said
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_findings_fit_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.chdir(tmp_path)
+    on_disk(Path(), LLAMA.configured(architectures=["LlamaForCausalLM"]))
+    assert run_cli(["doctor", "draft", "--target", "target.json", "--engine-version", "0.5.23"]) == 1
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= min(columns, 100)
+    assert "\n\n\n" not in said
+
+
 def test_json_is_one_document_and_errors_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draft, target = on_disk(tmp_path, SOUND["Kimi K2.5 multimodal, Llama class"][0])
     options = ["--engine-version", "0.5.23", "--aux-layer-ids=-1,2,30", "--json"]

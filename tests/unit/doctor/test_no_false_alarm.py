@@ -84,6 +84,19 @@ def test_a_class_that_the_engine_does_not_have_is_still_named(tmp_path: Path) ->
     assert [item.code for item in found] == ["draft-architecture"]
 
 
+def test_with_a_wrong_class_name_the_names_are_judged_by_the_class_that_fits(tmp_path: Path) -> None:
+    found = examine_draft(tmp_path, LLAMA.configured(architectures=["LlamaForCausalLM"]))
+    (names,) = [text for text in found.excluded if text.startswith("names:")]
+    assert "are read by LlamaForCausalLMEagle3 of" in names
+
+
+def test_a_listing_without_values_of_d2t_is_unchecked_and_not_excluded(tmp_path: Path) -> None:
+    found = examine_draft(tmp_path, replace(LLAMA, values={}))
+    assert serious(found) == []
+    assert [text for text in found.excluded if text.startswith("d2t")] == []
+    assert any(text.startswith("d2t") for text in found.unchecked)
+
+
 def test_harmless_leftovers_are_not_mentioned(tmp_path: Path) -> None:
     extra = {"midlayer.self_attn.rotary_emb.inv_freq": ("F32", (64,))}
     assert serious(examine_draft(tmp_path, replace(LLAMA, tensors={**LLAMA.tensors, **extra}))) == []
