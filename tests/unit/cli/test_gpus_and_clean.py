@@ -14,16 +14,21 @@ from sweeper.effects.ledger import STATE_DIR_VARIABLE, Entry
 from sweeper.effects.process import ProcessId, boot_id, identify, spawn
 from sweeper.testing.gpus import FakeGpus, fake_gpu
 
+LAUNCH_ID = f"o1-{os.getpid()}"
+"""Processes are found by it: the tests running beside this one have others."""
+
 
 @pytest.fixture
 def orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
     """A server of ours whose controller and launcher are gone, in a ledger of the test's own."""
     monkeypatch.setenv(STATE_DIR_VARIABLE, str(tmp_path / "state"))
-    process = spawn(["sleep", "1000"], env={"SWEEPER_LAUNCH_ID": "o1", "PATH": os.defpath}, log_path=tmp_path / "l")
+    process = spawn(
+        ["sleep", "1000"], env={"SWEEPER_LAUNCH_ID": LAUNCH_ID, "PATH": os.defpath}, log_path=tmp_path / "l"
+    )
     gone = ProcessId(pid=process.pid, start_ticks=1, boot_id=boot_id())
     ledger.write_entry(
         Entry(
-            launch_id="o1",
+            launch_id=LAUNCH_ID,
             run_id="night-3",
             state="launched",
             owner=gone,
@@ -55,7 +60,7 @@ def test_clean_ends_the_leftover_and_says_so_as_json(
 ) -> None:
     assert run_cli(["clean", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["ended"] == [{"launch_id": "o1", "pids": [orphan.pid], "remaining": []}]
+    assert document["ended"] == [{"launch_id": LAUNCH_ID, "pids": [orphan.pid], "remaining": []}]
     assert orphan.wait(10) == -15
     assert ledger.read_entries() == ()
 

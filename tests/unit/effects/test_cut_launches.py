@@ -21,7 +21,7 @@ from sweeper.effects import ledger, spawning
 from sweeper.effects.ports import reserve_port
 from sweeper.effects.server import SglangLauncher
 
-cut, seen = sys.argv[2], []
+cut, launch_id, seen = sys.argv[2], sys.argv[4], []
 
 def killed_after(module, name, count=1):
     whole = getattr(module, name)
@@ -43,9 +43,9 @@ def on_phase(phase, detail):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
-    with reserve_port(holder="test", first=31700) as port:
+    with reserve_port(holder="test") as port:
         plan = LaunchPlan(
-            launch_id="cut",
+            launch_id=launch_id,
             argv=(sys.executable, sys.argv[1], "good", "--port", str(port), "--served-model-name", "s"),
             env={}, gpu_ids=(), host="127.0.0.1", port=port, base_url=f"http://127.0.0.1:{port}",
             served_model_name="s", ready_timeout_s=60, log_path=Path(sys.argv[3]),
@@ -61,8 +61,9 @@ asyncio.run(main())
     "cut", ["waiting", "launching", "entry", "keeper", "spawn", "launched", "loading", "ready", "stopping"]
 )
 def test_a_launcher_killed_at_any_step_leaves_nothing(state: Path, tmp_path: Path, cut: str) -> None:
+    launch_id = f"{cut}-{os.getpid()}"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED_LAUNCH, STUB, cut, str(tmp_path / "server.log")],
+        [sys.executable, "-c", KILLED_LAUNCH, STUB, cut, str(tmp_path / "server.log"), launch_id],
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
         capture_output=True,
         timeout=60,
@@ -71,7 +72,7 @@ def test_a_launcher_killed_at_any_step_leaves_nothing(state: Path, tmp_path: Pat
     if cut not in ("loading",):  # a fast start may never be seen loading
         assert done.returncode == -9, done.stderr.decode()
     deadline = time.monotonic() + 30
-    while processes_with_launch_id("cut"):
+    while processes_with_launch_id(launch_id):
         assert time.monotonic() < deadline, "the keeper did not end the server"
         time.sleep(0.05)
     if cut == "entry":  # no keeper yet, and no server either: the next run clears the entry

@@ -23,13 +23,13 @@ from sweeper.effects.ports import reserve_port
 from sweeper.effects.server import SglangLauncher
 
 async def main() -> None:
-    owner = int(sys.argv[3]) or os.getpid()
-    with reserve_port(holder="test", first=int(sys.argv[2])) as port:
+    owner = int(sys.argv[2]) or os.getpid()
+    with reserve_port(holder="test") as port:
         plan = LaunchPlan(
-            launch_id="kept",
+            launch_id=f"kept-{os.getpid()}",
             argv=(sys.executable, sys.argv[1], "good", "--port", str(port), "--served-model-name", "s"),
             env={}, gpu_ids=(), host="127.0.0.1", port=port, base_url=f"http://127.0.0.1:{port}",
-            served_model_name="s", ready_timeout_s=60, log_path=Path(sys.argv[4]),
+            served_model_name="s", ready_timeout_s=60, log_path=Path(sys.argv[3]),
         )
         async with SglangLauncher().launch(plan, run_id="r", owner_pid=owner, on_phase=lambda *a: None):
             print("ready", flush=True)
@@ -40,10 +40,10 @@ asyncio.run(main())
 """
 
 
-def start(tmp_path: Path, first_port: int, owner: int = 0) -> "subprocess.Popen[str]":
+def start(tmp_path: Path, owner: int = 0) -> "subprocess.Popen[str]":
     """A launcher in a process of its own, with a ready server."""
     process = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, STUB, str(first_port), str(owner), str(tmp_path / "server.log")],
+        [sys.executable, "-c", LAUNCHER, STUB, str(owner), str(tmp_path / "server.log")],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
@@ -69,7 +69,7 @@ def only_entry() -> ledger.Entry:
 def test_killing_the_launcher_ends_the_server_although_the_terminal_signalled_the_keeper(
     state: Path, tmp_path: Path
 ) -> None:
-    launcher = start(tmp_path, 31520)
+    launcher = start(tmp_path)
     entry = only_entry()
     assert entry.keeper is not None and entry.sid is not None
     assert os.getsid(entry.keeper.pid) not in (os.getsid(0), entry.sid)
@@ -83,7 +83,7 @@ def test_killing_the_launcher_ends_the_server_although_the_terminal_signalled_th
 def test_killing_the_whole_tree_of_the_launcher_leaves_the_keeper_which_clears_the_ledger(
     state: Path, tmp_path: Path
 ) -> None:
-    launcher = start(tmp_path, 31522)
+    launcher = start(tmp_path)
     entry = only_entry()
     tree = psutil.Process(launcher.pid).children(recursive=True)
     assert entry.sid in {process.pid for process in tree}
@@ -98,7 +98,7 @@ def test_killing_the_whole_tree_of_the_launcher_leaves_the_keeper_which_clears_t
 
 def test_killing_the_controller_ends_the_server_although_the_launcher_lives(state: Path, tmp_path: Path) -> None:
     controller = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    launcher = start(tmp_path, 31530, owner=controller.pid)
+    launcher = start(tmp_path, owner=controller.pid)
     sid = only_entry().sid or 0
     controller.kill()
     controller.wait()
@@ -108,7 +108,7 @@ def test_killing_the_controller_ends_the_server_although_the_launcher_lives(stat
 
 
 def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state: Path, tmp_path: Path) -> None:
-    launcher = start(tmp_path, 31550)
+    launcher = start(tmp_path)
     entry = only_entry()
     assert entry.keeper is not None and entry.sid is not None
     os.kill(entry.keeper.pid, signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state:
 def test_a_server_of_a_run_going_on_is_named_and_left_alone_and_ends_in_order_without_its_keeper(
     state: Path, tmp_path: Path
 ) -> None:
-    launcher = start(tmp_path, 31560)
+    launcher = start(tmp_path)
     entry = only_entry()
     assert clean_leftovers() == ()
     assert entry.sid is not None and session_members(entry.sid)
@@ -148,7 +148,7 @@ def test_a_neighbours_server_of_the_same_name_outlives_all_our_endings(state: Pa
     title = ["bash", "-c", "exec -a sglang::scheduler sleep 1000"]
     neighbour = subprocess.Popen(title, start_new_session=True)
     try:
-        launcher = start(tmp_path, 31590)
+        launcher = start(tmp_path)
         entry = only_entry()
         launcher.kill()
         launcher.wait()

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -115,11 +116,13 @@ def test_the_state_folder_is_its_owners_alone(state: Path) -> None:
     assert ledger.state_dir().stat().st_mode & 0o777 == 0o700
 
 
+LOST = f"lost-{os.getpid()}"
+"""Processes are found by it: the tests running beside this one have others."""
+
+
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[int]:
-    child = spawn(
-        ["sleep", "1000"], env={"SWEEPER_LAUNCH_ID": "lost", "PATH": "/usr/bin:/bin"}, log_path=tmp_path / "l"
-    )
+    child = spawn(["sleep", "1000"], env={"SWEEPER_LAUNCH_ID": LOST, "PATH": "/usr/bin:/bin"}, log_path=tmp_path / "l")
     try:
         yield child.pid
     finally:
@@ -128,8 +131,8 @@ def sleeper(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_server_spawned_just_before_the_kill_is_found_by_its_nonce(state: Path, sleeper: int) -> None:
-    assert pids(processes_with_launch_id("lost")) == [sleeper]
-    lost = entry(None, launch_id="lost", state="launching")
+    assert pids(processes_with_launch_id(LOST)) == [sleeper]
+    lost = entry(None, launch_id=LOST, state="launching")
     ledger.write_entry(lost)
     assert pids(ledger.proven_members(lost)) == [sleeper]
     assert ledger.end_entry(lost, term_wait_s=5).ended == (sleeper,)

@@ -26,7 +26,7 @@ QUICK = Patience(poll_s=0.05, stall_s=20.0, doomed_s=0.1, port_check_s=0.1, term
 
 @pytest.fixture
 def port(state: Path) -> Iterator[int]:
-    with reserve_port(holder="test", first=31500) as free:
+    with reserve_port(holder="test") as free:
         yield free
 
 

@@ -74,14 +74,14 @@ def test_out_of_memory_beside_another_server_of_ours_is_a_busy_gpu(
         [sys.executable, "-c", "input()"],
         stdin=subprocess.PIPE,
         start_new_session=True,
-        env={**os.environ, LAUNCH_ID_VARIABLE: "other"},
+        env={**os.environ, LAUNCH_ID_VARIABLE: f"other-{os.getpid()}"},
     )
     try:
         me, server = identify(os.getpid()), identify(other.pid)
         assert me is not None and server is not None
         ledger.write_entry(
             Entry(
-                launch_id="other",
+                launch_id=f"other-{os.getpid()}",
                 run_id="night-3",
                 state="launched",
                 owner=me,
