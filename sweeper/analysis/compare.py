@@ -1,10 +1,11 @@
 """A run compared with its baselines: who wins at each load point, by how much, and how sure that is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sweeper.analysis.decompose import Decomposition, decompose, length_bound
+from sweeper.analysis.losses import Loss, find_losses
 from sweeper.analysis.lossless import likenesses
 from sweeper.analysis.matched import effective_cap, queue_limit, rerun_advice, unequal_arguments
 from sweeper.analysis.outcome import Outcome, Standing
@@ -21,6 +22,7 @@ from sweeper.analysis.points import (
 from sweeper.analysis.shape import shape_remarks
 from sweeper.analysis.simulated import badged, is_simulated, shown
 from sweeper.analysis.statistics import Blocks, Cell, Decision, Estimate, Noise, decide, geometric_mean
+from sweeper.analysis.twins import Twins, find_twins
 from sweeper.analysis.winners import Winner, find_winners
 from sweeper.core.result import Completed, Failed, Failure, Measurement, Skipped
 from sweeper.core.run import RunData
@@ -41,6 +43,10 @@ class Comparison:
     outcomes: tuple[Outcome, ...]
     """In the order of the plan."""
     winners: tuple[Winner, ...]
+    twins: tuple[Twins, ...] = ()
+    """Configurations that were measured under several names."""
+    losses: Mapping[str, Loss] = field(default_factory=dict)
+    """Arm id → how often its greedy answers are truly not the baseline's; only arms for which they are not."""
     noise: Noise | None
     floors: Mapping[str, float]
     """Load label → smallest ratio this run could have claimed."""
@@ -48,6 +54,11 @@ class Comparison:
 
     def outcome(self, arm_id: str, load: str) -> Outcome | None:
         return next((entry for entry in self.outcomes if entry.arm.arm_id == arm_id and entry.load == load), None)
+
+    def barred(self, arm: Arm) -> bool:
+        """Its answers are not the baseline's, so that it must not win."""
+        loss = self.losses.get(arm.arm_id)
+        return loss is not None and loss.barred
 
     @property
     def loads(self) -> tuple[str, ...]:
@@ -71,13 +82,25 @@ def _compared(run: RunData) -> Comparison:
     outcomes = tuple(table.outcome(trial, decision, categories, means) for trial in run.plan.trials)
     answers = likenesses(run)
     outcomes = tuple(replace(entry, lossless=answers.get(entry.trial.trial_id)) for entry in shape_remarks(outcomes))
+    losses = find_losses(outcomes, run.experiment)
+    outcomes = tuple(_with_loss(entry, losses.get(entry.arm.arm_id)) for entry in outcomes)
+    barred = {arm_id for arm_id, loss in losses.items() if loss.barred}
     return Comparison(
         outcomes=outcomes,
-        winners=find_winners(outcomes, table.comparable, decision),
+        winners=find_winners(outcomes, table.comparable, decision, barred=barred),
+        twins=find_twins(outcomes, table.comparable, decision),
+        losses=losses,
         noise=decision.noise,
         floors=decision.floors,
         drifts=_drifts(run.plan.arms, table.rates),
     )
+
+
+def _with_loss(outcome: Outcome, loss: Loss | None) -> Outcome:
+    if loss is None or not outcome.estimate:
+        return outcome
+    rank = ", hence not ranked" if loss.barred else ""
+    return replace(outcome, remarks=(*outcome.remarks, f"not lossless ({loss}){rank}"))
 
 
 def ranked_rates(run: RunData) -> Mapping[Cell, Blocks]:

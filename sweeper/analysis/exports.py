@@ -150,7 +150,11 @@ def adaptive_config(comparison: Comparison) -> dict[str, Any]:
         }
         if not chains:
             continue
-        better = {steps: outcome for steps, outcome in chains.items() if outcome.standing == "better"}
+        better = {
+            steps: outcome
+            for steps, outcome in chains.items()
+            if outcome.standing == "better" and not comparison.barred(outcome.arm)
+        }
         if not better:
             config[load] = {"candidate_steps": [0]}
             continue

@@ -7,11 +7,11 @@ so that few starts still give enough degrees of freedom.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Literal
+from typing import Literal, TypeVar
 
 from scipy import special
 
@@ -48,7 +48,10 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Ratio to the baseline with the interval that belongs to the verdict; None: no noise was measurable."""
+    """Ratio to the baseline with the interval that belongs to the verdict; None: no noise was measurable.
+
+    Of a pair of arms: of the first to the second.
+    """
 
     ratio: float
     low: float | None
@@ -88,7 +91,7 @@ def decide(cells: Mapping[Cell, Blocks], baselines: Mapping[str, str], *, alpha:
             and baselines[cell.arm] != cell.arm
             and (base := Cell(baselines[cell.arm], load)) in cells
         }
-        estimates |= _holm_family(family, noise, alpha)
+        estimates |= _holm_family(family, noise, alpha, len(family))
         if noise and family:
             arm, baseline = next(iter(family.values()))
             error = noise.standard_error(len(units(arm, noise.scope)), len(units(baseline, noise.scope)))
@@ -134,12 +137,15 @@ def log_ratio(arm: Blocks, baseline: Blocks, scope: Scope) -> float:
     return means[0] - means[1]
 
 
-def tied(first: Blocks, second: Blocks, noise: Noise | None, comparisons: int, *, alpha: float = ALPHA) -> bool:
-    """Whether two arms of one load point cannot be told apart, at the strictest of Holm's levels."""
-    if noise is None:
-        return True
-    error = noise.standard_error(len(units(first, noise.scope)), len(units(second, noise.scope)))
-    return abs(log_ratio(first, second, noise.scope)) <= t_quantile(alpha / max(1, comparisons), noise.degrees) * error
+def contrast(
+    pairs: Sequence[tuple[Blocks, Blocks]], noise: Noise | None, *, comparisons: int | None = None, alpha: float = ALPHA
+) -> tuple[Estimate, ...]:
+    """First over second of each pair of arms of one load point, as `decide` compares arms with their baseline.
+
+    `comparisons`: how many pairs there were to choose these from; default: these are all there are.
+    """
+    found = _holm_family(dict(enumerate(pairs)), noise, alpha, comparisons or len(pairs))
+    return tuple(found[index] for index in range(len(pairs)))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -152,12 +158,16 @@ def t_quantile(level: float, degrees: int) -> float:
     return float(special.stdtrit(degrees, 1 - level / 2))
 
 
+Key = TypeVar("Key", bound=Hashable)
+
+
 def _holm_family(
-    family: Mapping[Cell, tuple[Blocks, Blocks]], noise: Noise | None, alpha: float
-) -> dict[Cell, Estimate]:
+    family: Mapping[Key, tuple[Blocks, Blocks]], noise: Noise | None, alpha: float, comparisons: int
+) -> dict[Key, Estimate]:
+    """`comparisons` of which `family` may be a part: the strictest level is `alpha` shared by all of them."""
     if noise is None:
         return {
-            cell: Estimate(
+            key: Estimate(
                 ratio=math.exp(log_ratio(arm, base, "within one server start")),
                 low=None,
                 high=None,
@@ -165,21 +175,21 @@ def _holm_family(
                 p_value=None,
                 verdict="undecided",
             )
-            for cell, (arm, base) in family.items()
+            for key, (arm, base) in family.items()
         }
     scored = []
-    for cell, (arm, base) in family.items():
+    for key, (arm, base) in family.items():
         ratio = log_ratio(arm, base, noise.scope)
         error = noise.standard_error(len(units(arm, noise.scope)), len(units(base, noise.scope)))
-        scored.append((_p_value(ratio, error, noise.degrees), cell, ratio, error))
+        scored.append((_p_value(ratio, error, noise.degrees), key, ratio, error))
     scored.sort(key=lambda entry: entry[0])
-    found: dict[Cell, Estimate] = {}
-    level, open_family = alpha / max(1, len(scored)), True
-    for rank, (p_value, cell, ratio, error) in enumerate(scored):
+    found: dict[Key, Estimate] = {}
+    level, open_family = alpha, True
+    for rank, (p_value, key, ratio, error) in enumerate(scored):
         if open_family:
-            level = alpha / (len(scored) - rank)
+            level = alpha / (comparisons - rank)
             open_family = p_value < level
-        found[cell] = _estimate(ratio, error, level, p_value, noise.degrees)
+        found[key] = _estimate(ratio, error, level, p_value, noise.degrees)
     return found
 
 

@@ -9,20 +9,42 @@ from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import load_words
 from sweeper.analysis.simulated import BADGE
 from sweeper.analysis.statistics import Estimate
-from sweeper.analysis.winners import Winner
+from sweeper.analysis.twins import Twins
+from sweeper.analysis.winners import Pair, Winner
 from sweeper.core.trial import LoadPoint
 
 TOO_NOISY = 1.25
 """From this floor on, finding no difference says nothing about a gain that people would want."""
+NARROW = 0.05
+"""Below this band of equivalence two digits would hide where an interval ends."""
 FEW = 2
-"""More further load points than this are told in groups."""
+"""More further load points, names or pairs than this are told in groups."""
 
 
-def ratio_words(estimate: Estimate) -> str:
+def ratio_words(estimate: Estimate, *, digits: int = 2) -> str:
     """`1.42× (1.38–1.46)`."""
     if estimate.low is None or estimate.high is None:
-        return f"{estimate.ratio:.2f}× (no interval)"
-    return f"{estimate.ratio:.2f}× ({estimate.low:.2f}–{estimate.high:.2f})"
+        return f"{estimate.ratio:.{digits}f}× (no interval)"
+    return f"{estimate.ratio:.{digits}f}× ({estimate.low:.{digits}f}–{estimate.high:.{digits}f})"
+
+
+def near_words(estimate: Estimate) -> str:
+    """`1.03× (0.94–1.14)`; near 1 with a digit more, so that one sees on which side of it the interval ends."""
+    return ratio_words(estimate, digits=3 if (estimate.within or 1) < NARROW else 2)
+
+
+def pair_words(pair: Pair) -> str:
+    """`A and B: no difference, 1.03× (0.94–1.14)`."""
+    words = {"better": f"{pair.first.label} is faster", "worse": f"{pair.second.label} is faster"}
+    told = words.get(pair.estimate.verdict, pair.estimate.verdict)
+    return f"{pair.first.label} and {pair.second.label}: {told}, {near_words(pair.estimate)}"
+
+
+def widest(pairs: Sequence[Pair]) -> str:
+    """`at most 4.1% apart`: what the intervals of all pairs leave; empty without intervals."""
+    bands = [pair.estimate.within for pair in pairs]
+    known = [band for band in bands if band is not None]
+    return f"at most {max(known):.1%} apart" if known and len(known) == len(bands) else ""
 
 
 def headline(comparison: Comparison) -> str:
@@ -41,23 +63,86 @@ def _family_headline(comparison: Comparison, family: str) -> str:
     winners = [winner for winner in comparison.winners if winner.arm.baseline_id == family]
     if not winners:
         return "Nothing could be compared with the baseline: see the table for the reason of each configuration."
-    bare = _bare(comparison, family)
+    rest = f"{_passed_over(comparison, winners)}{_bare(comparison, family)}."
+    twins = twin_words([entry for entry in comparison.twins if entry.alone and entry.arms[0].baseline_id == family])
     gains = [winner for winner in winners if winner.estimate]
     if not gains:
-        return f"{_no_gain(comparison, family)}{bare}."
+        return f"{twins}{_no_gain(comparison, family)}{rest}"
     best = max(gains, key=lambda winner: winner.estimate.ratio if winner.estimate else 0)
     assert best.estimate is not None
-    text = (
-        f"{best.arm.label} is {ratio_words(best.estimate)} the baseline's speed at {load_words(best.point)}{_tie(best)}"
-    )
+    tie = "" if twins else _tie(best)
+    text = f"{best.arm.label} is {ratio_words(best.estimate)} the baseline's speed at {load_words(best.point)}{tie}"
+    text += _warning(comparison, best)
     others = [winner for winner in gains if winner is not best]
-    if others:
-        text += "; " + ", ".join(_short(winner, best) for winner in others) if len(others) <= FEW else _grouped(others)
+    if 0 < len(others) <= FEW:
+        text += "; " + ", ".join(_short(comparison, winner, best, tell_tie=not twins) for winner in others)
+    elif others:
+        text += _grouped(comparison, others)
     off = [winner.point for winner in winners if not winner.estimate]
     if off:
         text += f"; nothing beats the baseline at {_loads(off)}: turn speculation off there"
         text += _between(comparison, best)
-    return text + f"{_scope(comparison)}{bare}."
+    return f"{twins}{text}{_scope(comparison)}{rest}"
+
+
+def twin_words(twins: Sequence[Twins]) -> str:
+    """What the names of one configuration differ by; empty where nothing was measured twice."""
+    if not twins:
+        return ""
+    names = list(dict.fromkeys(arm.label for entry in twins for arm in entry.arms))
+    unlike = [entry for entry in twins if any(pair.estimate.verdict in ("better", "worse") for pair in entry.pairs)]
+    if unlike:
+        told = "; ".join(f"{_apart(entry)} at {load_words(entry.point)}" for entry in unlike[:FEW])
+        more = f" and at {len(unlike) - FEW} more load points" if len(unlike) > FEW else ""
+        return (
+            f"{and_words(names)} are one configuration and yet differ, by noise that this run did not see: "
+            f"{told}{more}. "
+        )
+    if any(pair.estimate.verdict == "undecided" for entry in twins for pair in entry.pairs):
+        return ""
+    told = ", ".join(f"{_apart(entry)} at {load_words(entry.point)}" for entry in twins)
+    if len(twins) > FEW + 1:
+        told = f"{widest([pair for entry in twins for pair in entry.pairs])} at every load point"
+    return f"No difference between {and_words(names)}, which are one configuration: {told}{_noisy(twins)}. "
+
+
+def _noisy(twins: Sequence[Twins]) -> str:
+    bands = [pair.estimate.within or 0.0 for entry in twins for pair in entry.pairs]
+    return " (too noisy to call them equal)" if max(bands) > TOO_NOISY - 1 else ""
+
+
+def _apart(twins: Twins) -> str:
+    pairs = twins.pairs
+    unlike = [pair for pair in pairs if pair.estimate.verdict in ("better", "worse")]
+    if unlike:
+        return ", ".join(pair_words(pair) for pair in unlike[:FEW])
+    return near_words(pairs[0].estimate) if len(pairs) == 1 else widest(pairs)
+
+
+def _passed_over(comparison: Comparison, winners: Sequence[Winner]) -> str:
+    """Faster configurations that may not win, each at its best load point."""
+    best: dict[str, Outcome] = {}
+    for entry in (entry for winner in winners for entry in winner.passed_over):
+        known = best.get(entry.arm.arm_id)
+        if known is None or _ratio(entry) > _ratio(known):
+            best[entry.arm.arm_id] = entry
+    told = [
+        f"{entry.arm.label}, {ratio_words(entry.estimate)} at {load_words(entry.trial.load)} "
+        f"({comparison.losses[entry.arm.arm_id]})"
+        for entry in sorted(best.values(), key=_ratio, reverse=True)
+        if entry.estimate
+    ]
+    more = f" and {len(told) - FEW} more" if len(told) > FEW else ""
+    return f"; faster but not lossless, hence not ranked: {', '.join(told[:FEW])}{more}" if told else ""
+
+
+def _ratio(outcome: Outcome) -> float:
+    return outcome.estimate.ratio if outcome.estimate else 0.0
+
+
+def _warning(comparison: Comparison, winner: Winner) -> str:
+    loss = comparison.losses.get(winner.arm.arm_id)
+    return f", but is not lossless ({loss})" if loss else ""
 
 
 def _bare(comparison: Comparison, family: str) -> str:
@@ -69,30 +154,35 @@ def _bare(comparison: Comparison, family: str) -> str:
 
 
 def _no_gain(comparison: Comparison, family: str) -> str:
-    rivals = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family and entry.estimate]
+    compared = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family and entry.estimate]
+    rivals = [entry for entry in compared if not comparison.barred(entry.arm)]
+    if not rivals:
+        return "Leave speculation off: no configuration gives the baseline's answers"
     if any(entry.standing == "undecided" for entry in rivals):
         return "Undecided: one measurement a configuration has no interval; measure with more repeats"
     closest = max(rivals, key=lambda entry: entry.estimate.ratio if entry.estimate else 0)
     assert closest.estimate is not None
     floor = comparison.floors.get(closest.load)
     noise = f"; this run could have claimed a difference from {floor - 1:.1%} on" if floor else ""
+    kind = "configuration" if len(rivals) == len(compared) else "lossless configuration"
     if all(entry.standing == "no difference" for entry in rivals):
         if floor and floor > TOO_NOISY:
             return (
                 f"Too noisy to tell: this run could only have claimed a difference from {floor - 1:.0%} on. "
                 "Measure with more starts or repeats, on a quieter machine"
             )
-        widest = max((entry.estimate.within or 0.0 for entry in rivals if entry.estimate), default=0.0)
-        band = f", any difference is below {widest:.1%}" if widest else ""
-        return f"No difference: nothing differs from the baseline beyond noise{band}{noise}{_scope(comparison)}"
+        within = max((entry.estimate.within or 0.0 for entry in rivals if entry.estimate), default=0.0)
+        band = f", any difference is below {within:.1%}" if within else ""
+        nothing = "nothing differs" if kind == "configuration" else f"no {kind} differs"
+        return f"No difference: {nothing} from the baseline beyond noise{band}{noise}{_scope(comparison)}"
     return (
-        f"Leave speculation off: no configuration beats the baseline at any load point. The closest is "
+        f"Leave speculation off: no {kind} beats the baseline at any load point. The closest is "
         f"{closest.arm.label}, {ratio_words(closest.estimate)} at {load_words(closest.trial.load)}{noise}"
         f"{_scope(comparison)}"
     )
 
 
-def _grouped(winners: Sequence[Winner]) -> str:
+def _grouped(comparison: Comparison, winners: Sequence[Winner]) -> str:
     """Neighbouring load points with the same winner share their words; ties stand with the winners themselves."""
     groups: list[list[Winner]] = []
     for winner in winners:
@@ -105,25 +195,37 @@ def _grouped(winners: Sequence[Winner]) -> str:
         ends = [winner.estimate.ratio for winner in (group[0], group[-1]) if winner.estimate]
         ratios = f"{ends[0]:.2f}×" if len(group) == 1 else f"{ends[0]:.2f}–{ends[-1]:.2f}×"
         where = load_words(group[0].point) + ("" if len(group) == 1 else f" to {group[-1].load}")
-        words.append(f"{group[0].arm.label} {ratios} at {where}")
+        lossy = " (not lossless)" if group[0].arm.arm_id in comparison.losses else ""
+        words.append(f"{group[0].arm.label}{lossy} {ratios} at {where}")
     return "; " + ", ".join(words)
 
 
-def _short(winner: Winner, best: Winner) -> str:
+def _short(comparison: Comparison, winner: Winner, best: Winner, *, tell_tie: bool) -> str:
     assert winner.estimate is not None
-    name = "" if winner.arm.arm_id == best.arm.arm_id else f"{winner.arm.label} "
-    return f"{name}{ratio_words(winner.estimate)} at {load_words(winner.point)}{_tie(winner)}"
+    tie = _tie(winner) if tell_tie else ""
+    if winner.arm.arm_id == best.arm.arm_id:
+        return f"{ratio_words(winner.estimate)} at {load_words(winner.point)}{tie}"
+    warning = _warning(comparison, winner)
+    return f"{winner.arm.label} {ratio_words(winner.estimate)} at {load_words(winner.point)}{tie}{warning}"
 
 
 def _tie(winner: Winner) -> str:
-    return f" (a tie with {', '.join(winner.tied_with)})" if winner.tied_with else ""
+    if not winner.ties:
+        return ""
+    if len(winner.ties) == 1:
+        return f" (a tie with {winner.tied_with[0]}: no difference, {near_words(winner.ties[0].estimate)})"
+    band = widest(winner.ties)
+    return f" (a tie with {', '.join(winner.tied_with)}{f': no difference, {band}' if band else ''})"
+
+
+def and_words(words: Sequence[str]) -> str:
+    """`A, B and C`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _loads(points: Sequence[LoadPoint]) -> str:
     words = [str(point.concurrency) for point in points if point.arrival == "closed"]
-    text = (
-        "concurrency " + " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) if words else ""
-    )
+    text = f"concurrency {and_words(words)}" if words else ""
     return " and ".join(filter(None, [text, *(load_words(point) for point in points if point.arrival != "closed")]))
 
 

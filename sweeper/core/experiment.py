@@ -188,6 +188,9 @@ class Run(Strict):
     """What a doctor error about the draft does: skip the arm, warn, or not look."""
     on_failure: Literal["continue", "stop"] = "continue"
     """After a failed trial."""
+    lossy: Literal["bar", "rank"] = "bar"
+    """What becomes of an arm whose greedy answers are truly not the baseline's: it may not win, or it may, with the
+    warning beside it."""
     budget_min: float | None = Field(None, gt=0, le=LONGEST_BUDGET_MIN)
     """Minutes after which no further server is started; what is left is `skipped: budget`."""
 

@@ -13,19 +13,18 @@ from sweeper.analysis.golden import matching_curves
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency, load_words
 from sweeper.analysis.simulated import BADGE
-from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words
-from sweeper.analysis.winners import Winner
+from sweeper.analysis.twins import Twins
+from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words, twin_words
 from sweeper.core.experiment import Workload
 from sweeper.core.run import RunData
 from sweeper.doctor import causes
 from sweeper.present.answers import AnswerTable, answer_notes, answer_table, answer_words
 from sweeper.present.assets import golden
-from sweeper.present.launch_command import paste_command, wrapped
+from sweeper.present.cards import WinnerCard, tie_lines, winner_card
 from sweeper.present.machine_tables import machine_tables
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
 from sweeper.present.side_tables import SideTable, side_tables
 
-MOST_NAMES = 12
 STANDING_MARK = {
     "baseline": "●",
     "better": "▲",
@@ -34,18 +33,6 @@ STANDING_MARK = {
     "undecided": "?",
     "not compared": ABSENT,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WinnerCard:
-    load: str
-    label: str
-    speedup: str
-    """Empty when the baseline wins."""
-    detail: str
-    command: str
-    one_line: str
-    is_baseline: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +68,8 @@ class LoadTable:
     title: str
     floor: str
     rows: tuple[Row, ...]
+    ties: tuple[str, ...] = ()
+    """The winner beside each configuration it cannot be told apart from, where that is not the baseline's row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +115,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         facts=_facts(run),
         headline=headline(comparison),
         notes=_notes(run, comparison),
-        winners=tuple(_card(run, comparison, winner) for winner in comparison.winners),
+        winners=tuple(winner_card(run, comparison, winner) for winner in comparison.winners),
         adaptive=_adaptive(comparison),
         tables=tuple(_table(comparison, load) for load in comparison.loads),
         explanations=_low_acceptance(run) + _explanations(comparison),
@@ -190,6 +179,7 @@ def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
     drifts = drift_words(comparison, labels)
     if drifts:
         notes.append("Drift of the baseline: " + "; ".join(drifts) + ".")
+    notes += _twin_notes(comparison)
     notes += answer_notes(comparison)
     notes += [f"On disk: {problem}." for problem in run.problems]
     # The plan's own warning about single starts says the same before the run.
@@ -197,25 +187,13 @@ def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
     return tuple(notes + [f"{warning[:1].upper()}{warning[1:]}." for warning in warnings])
 
 
-def _card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
-    base = comparison.outcome(winner.arm.baseline_id, winner.load)
-    against = rate(base.numbers.output_tok_per_s) if base and base.numbers else ABSENT
-    several = len({entry.arm.baseline_id for entry in comparison.outcomes}) > 1 and base
-    detail = f"{rate(winner.output_tok_per_s)} tok/s"
-    detail += " without speculation" if winner.estimate is None else f" against {against}"
-    if winner.tied_with:
-        more = f" and {len(winner.tied_with) - MOST_NAMES} more" if len(winner.tied_with) > MOST_NAMES else ""
-        detail += f"; cannot be told apart from {', '.join(winner.tied_with[:MOST_NAMES])}{more}"
-    command = paste_command(run, winner.arm)
-    return WinnerCard(
-        load=load_words(winner.point) + (f" against {base.arm.label}" if several and base else ""),
-        label=winner.arm.label if winner.estimate else "no speculation",
-        speedup=ratio_words(winner.estimate) if winner.estimate else "",
-        detail=detail,
-        command=wrapped(command),
-        one_line=command,
-        is_baseline=winner.estimate is None,
-    )
+def _twin_notes(comparison: Comparison) -> list[str]:
+    """Where the verdict does not speak of them because there is more than them."""
+    groups: dict[tuple[str, ...], list[Twins]] = {}
+    for entry in comparison.twins:
+        if not entry.alone:
+            groups.setdefault(tuple(arm.arm_id for arm in entry.arms), []).append(entry)
+    return [words.strip() for words in map(twin_words, groups.values()) if words]
 
 
 def _adaptive(comparison: Comparison) -> str:
@@ -234,7 +212,13 @@ def _table(comparison: Comparison, load: str) -> LoadTable:
         title=load_words(outcomes[0].trial.load),
         floor=f"smallest difference this run could have claimed: {floor - 1:.1%}" if floor else "",
         rows=tuple(trial_row(entry) for entry in outcomes),
+        ties=_ties(comparison, load),
     )
+
+
+def _ties(comparison: Comparison, load: str) -> tuple[str, ...]:
+    winners = [winner for winner in comparison.winners if winner.load == load and winner.estimate]
+    return tuple(line for winner in winners for line in tie_lines(winner))
 
 
 def trial_row(outcome: Outcome) -> Row:

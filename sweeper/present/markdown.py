@@ -43,6 +43,7 @@ def _table(table: LoadTable) -> str:
     lines += [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * 3 + "---:|" * (len(COLUMNS) - 3)]
     lines += [f"| {' | '.join(_cells(row))} |" for row in table.rows]
     remarks = [f"- {cell(row.label)}: {cell(row.remark)}" for row in table.rows if row.remark]
+    remarks += [f"- {cell(line)}" for line in table.ties]
     return "\n".join([*lines, *(["", *remarks] if remarks else [])])
 
 

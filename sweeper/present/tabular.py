@@ -8,6 +8,7 @@ from typing import Any
 from sweeper.analysis.compare import compare
 from sweeper.analysis.tables import frame, row
 from sweeper.analysis.verdict import headline
+from sweeper.analysis.winners import Pair
 from sweeper.core.run import RunData
 from sweeper.present.launch_command import paste_command
 
@@ -51,9 +52,16 @@ def report_data(run: RunData) -> dict[str, Any]:
                 "speedup_low": winner.estimate.low if winner.estimate else None,
                 "speedup_high": winner.estimate.high if winner.estimate else None,
                 "tied_with": list(winner.tied_with),
+                "ties": list(map(_pair, winner.ties)),
+                "lossless": winner.arm.arm_id not in comparison.losses,
+                "passed_over": [entry.arm.label for entry in winner.passed_over],
                 "command": paste_command(run, winner.arm),
             }
             for winner in comparison.winners
+        ],
+        "same_configuration": [
+            {"load": entry.load, "arms": [arm.label for arm in entry.arms], "pairs": list(map(_pair, entry.pairs))}
+            for entry in comparison.twins
         ],
         "trials": [_plain(row(run, outcome)) for outcome in comparison.outcomes],
         "references": [
@@ -72,6 +80,21 @@ def report_data(run: RunData) -> dict[str, Any]:
 
 def render_json(run: RunData) -> str:
     return json.dumps(report_data(run), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    """Speed of `first` over that of `second`."""
+    found = pair.estimate
+    return {
+        "first": pair.first.label,
+        "second": pair.second.label,
+        "verdict": found.verdict,
+        "ratio": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "p_value": found.p_value,
+        "equal_within": found.within if found.verdict == "no difference" else None,
+    }
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,8 @@ def _print_remarks(console: Console, table: LoadTable) -> None:
         words += [row.remark] if row.remark and row.standing != "failed" else []
         if words:
             console.print(Padding(Text(f"{row.label}: {'; '.join(words)}", style="yellow"), (0, 0, 0, 2), expand=False))
+    for line in table.ties:
+        console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
 
 
 def _print_answers(console: Console, doc: Document) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sweeper.analysis.statistics import Cell, decide, pooled_noise, tied
+from sweeper.analysis.statistics import Cell, contrast, decide, pooled_noise
 
 
 def cells(**arms: list[list[float]]) -> dict[Cell, dict[tuple[int, int], float]]:
@@ -115,8 +115,9 @@ def test_floor_is_the_difference_that_would_just_be_claimed() -> None:
         assert moved.estimates[Cell("arm", "8")].verdict == verdict
 
 
-def test_no_noise_measured_means_everything_is_tied() -> None:
-    assert tied({(0, 0): 100.0}, {(0, 0): 150.0}, None, 1)
+def test_without_measured_noise_no_two_can_be_told_apart() -> None:
+    (estimate,) = contrast([({(0, 0): 100.0}, {(0, 0): 150.0})], None)
+    assert (estimate.verdict, estimate.low) == ("undecided", None)
 
 
 def test_a_load_point_without_a_baseline_gives_no_estimate() -> None:
