@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Compare although the runs differ; the differences are printed as a badge.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(first: Path, second: Path, force: bool, as_json: bool) -> int:
-    """Compare run SECOND with run FIRST, configuration by configuration."""
+    """Compare run SECOND with run FIRST, configuration by configuration.
+
+    Each is a run folder, or a folder of results (the latest run in it).
+    """
     from sweeper.analysis.versus import versus
     from sweeper.present.locate import run_folder
     from sweeper.store.reader import read_run
@@ -33,7 +36,7 @@ def command(first: Path, second: Path, force: bool, as_json: bool) -> int:
     else:
         from sweeper.present.versus import print_versus
 
-        print_versus(result, runs[0].run_id, runs[1].run_id)
+        print_versus(result, runs[0], runs[1])
     return 0
 
 

@@ -44,7 +44,7 @@ def command(run: Path, kind: str, concurrency: int | None, out: Path | None) -> 
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror}") from error
+        raise StoreError(f"{out}: cannot be written: {error.strerror}; correct --out") from error
     return 0
 
 
@@ -119,5 +119,5 @@ def _parquet(path: Path, out: Path | None) -> int:
     try:
         table.to_parquet(out, index=False)
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror}") from error
+        raise StoreError(f"{out}: cannot be written: {error.strerror}; correct --out") from error
     return 0

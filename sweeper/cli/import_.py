@@ -58,7 +58,7 @@ def _read(argument: str) -> tuple["Imported", ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; name the files that the tools wrote") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not text; give the JSON that the tool wrote") from error
     return parse_results(text, source=str(path), label=label or None)
@@ -76,7 +76,7 @@ def _deliver(text: str, out: Path | None) -> None:
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror}") from error
+        raise StoreError(f"{out}: cannot be written: {error.strerror}; correct --out") from error
 
 
 def _write_parquet(table: "DataFrame", out: Path | None) -> None:
@@ -85,4 +85,4 @@ def _write_parquet(table: "DataFrame", out: Path | None) -> None:
     try:
         table.to_parquet(out, index=False)
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror}") from error
+        raise StoreError(f"{out}: cannot be written: {error.strerror}; correct --out") from error

@@ -57,4 +57,4 @@ def _deliver(text: str, out: Path | None) -> None:
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror}") from error
+        raise StoreError(f"{out}: cannot be written: {error.strerror}; correct --out") from error

@@ -35,10 +35,12 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     The latest run of the same plan is resumed; when it is complete, it is printed. Ctrl-C once stops in order, twice at
     once; either way the next call goes on.
     """
-    from sweeper.execution import session
+    from sweeper.execution import selection, session
 
     chosen = session.Options(**options)
     prepared = session.prepare(experiment)
+    if chosen.only is not None:
+        selection.select(prepared.plan, chosen.only)  # a slip in it is told before Ray is started
     if (complete := session.finished_run(prepared, chosen)) is not None:
         run = _show(complete.path, as_json=as_json, state="complete")
         return 1 if _nothing_ranked(run) else 0

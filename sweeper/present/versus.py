@@ -2,25 +2,33 @@
 
 from typing import IO
 
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from sweeper.analysis.verdict import ratio_words
 from sweeper.analysis.versus import Versus
+from sweeper.core.run import RunData
 from sweeper.present.document import STANDING_MARK
 from sweeper.present.numbers import rate
 from sweeper.present.terminal import STYLES, make_console
 
 
-def print_versus(result: Versus, first: str, second: str, *, file: IO[str] | None = None) -> None:
+def _name(run: RunData) -> str:
+    return f"{run.plan.experiment} {run.run_id}"
+
+
+def print_versus(result: Versus, first: RunData, second: RunData, *, file: IO[str] | None = None) -> None:
     """The badge of what differs (only with --force), then one line a configuration and load point."""
     console = make_console(file)
     if result.differences:
         console.print(Text("NOT COMPARABLE, shown because of --force:", style="red bold"))
         for difference in result.differences:
-            console.print(Text(f"  {difference}", style="red"))
+            console.print(Padding(Text(f"· {difference}", style="red"), (0, 0, 0, 2)))
         console.print()
-    console.print(Text(f"{second} against {first}", style="bold"))
+    console.print(Text(f"{_name(second)} (after) against {_name(first)} (before), output tok/s", style="bold"))
+    if first.path.resolve() == second.path.resolve():
+        console.print(Text("Both are the same run.", style="yellow"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", max_width=28, overflow="ellipsis", no_wrap=True)
     table.add_column("load", no_wrap=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,24 @@ def test_sglang_not_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     expected = f"SGLang is not installed in {tmp_path}/python; install sglang==0.5.23 there, or set engine.python"
     for command in ("check", "run"):
         assert expected in said([command, path], capsys)
+
+
+@pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed in this interpreter")
+@pytest.mark.parametrize(
+    ("only", "expected"), [("stepz=3", "unknown key stepz"), ("steps=9", "no trial matches"), ("steps", "KEY=VALUE")]
+)
+def test_a_slip_in_only_is_told_before_ray_starts(
+    only: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = experiment(tmp_path, HEAD)
+    text = said(["run", path, "--only", only, "--out", str(tmp_path / "results")], capsys)
+    assert expected in text and "Ray" not in text
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("argv", [["import", "."], ["import", "none.json"]])
+def test_files_that_cannot_be_imported_come_with_a_remedy(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(argv, capsys).endswith("; name the files that the tools wrote")
 
 
 def test_an_unknown_option_and_a_missing_argument(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """`sweeper report` and `sweeper compare` from the outside."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,19 @@ def test_compare_of_the_same_thing_is_no_difference(
     other = store_run(model_run(("3-1-4",), concurrency=(1, 8), repeats=2, model=Model(seed=5)), tmp_path / "more")
     assert run_cli(["compare", str(folder), str(other)]) == 0
     assert "No difference beyond noise." in capsys.readouterr().out
+
+
+def test_compare_names_both_runs_and_says_when_they_are_one(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(["compare", str(folder), str(folder)]) == 0
+    assert "Both are the same run." in capsys.readouterr().out
+    other = tmp_path / "other" / folder.parent.name / folder.name
+    shutil.copytree(folder, other)
+    assert run_cli(["compare", str(folder), str(other)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"{folder.parent.name} {folder.name} (after) against {folder.parent.name} ")
+    assert "same run" not in said
 
 
 def test_compare_refuses_and_names_the_difference_unless_forced(
