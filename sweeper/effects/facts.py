@@ -10,6 +10,7 @@ from sweeper.core.experiment import Experiment, SpecPoint
 from sweeper.effects.engine_flags import SHIPPED, installed_version, shipped_table, table_of
 from sweeper.effects.gpu import GpuReader, NvmlGpus
 from sweeper.effects.hub import TOY, local_checkpoint, read_config, weight_bytes
+from sweeper.effects.prompts import mean_turns
 from sweeper.effects.suites import SUITES
 from sweeper.engine.flags import FlagTable
 from sweeper.engine.version import release
@@ -102,6 +103,7 @@ def gather_facts(
         paths=models.paths,
         configs=models.configs,
         weight_bytes=models.weights,
+        turns=mean_turns(experiment.workload),
         gpu_count=_gpu_count(gpus or NvmlGpus()) if engine.device == "cuda" else None,
         missing=tuple(models.missing),
         unchecked=tuple(remarks),

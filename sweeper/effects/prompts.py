@@ -27,6 +27,9 @@ _COMMON_WORDS = (  # noqa: SIM905  a list of a hundred literals reads worse
 ).split(" ")
 """Short English words, one token each in nearly every vocabulary."""
 
+MOST_LOOKED_AT = 256
+MOST_LOOKED_INTO = 50_000_000
+"""Prompts, and bytes of a file of them, that a plan looks at to learn how many turns they have."""
 MOST_WORDS = 100_000_000
 """Of all random prompts of a load: half a GB of text."""
 
@@ -86,6 +89,22 @@ def _source(workload: Workload) -> tuple[list[Prompt], bool]:
         return random_prompts(name, workload.num_prompts, seed=workload.seed), False
     require_source(workload.prompts)
     return pick(read_prompts(Path(workload.prompts)), workload.num_prompts, seed=workload.seed), True
+
+
+def mean_turns(workload: Workload) -> float:
+    """Turns of a conversation of this workload, as far as a look at MOST_LOOKED_AT prompts tells; 1 where none can
+    be read, which `load_prompts` will say."""
+    looked = workload.model_copy(update={"num_prompts": min(workload.num_prompts, MOST_LOOKED_AT)})
+    kind, _, _ = workload.prompts.partition(":")
+    try:
+        if kind in ("toy", "random") or (
+            kind != "builtin" and Path(workload.prompts).stat().st_size > MOST_LOOKED_INTO
+        ):
+            return 1.0
+        chosen, _ = _source(looked)
+    except (ConfigError, OSError):
+        return 1.0
+    return sum(1 + len(prompt.follow_ups) for prompt in chosen) / len(chosen)
 
 
 def _require_suite(name: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from sweeper.core.experiment import Workload
 from sweeper.core.lossless import REFERENCE_PROMPTS, REFERENCE_TOKENS
 from sweeper.core.trial import Arm, ServerStart, Trial
+from sweeper.planning.facts import Facts
 
 CPU_START_S = 30.0
 """Toy server from spawn to ready and stopped again, two cores."""
@@ -28,21 +29,21 @@ def estimate_s(
     workload: Workload,
     *,
     repeats: int,
-    weight_bytes: Mapping[str, int],
+    facts: Facts,
 ) -> float:
     """Seconds if every answer had `max_tokens` tokens; natural ends make it shorter."""
     by_arm = {arm.arm_id: arm for arm in arms}
     load_s: dict[str, float] = {}
     for trial in trials:
         rate = _tok_per_s(by_arm[trial.arm_id].server.device, trial.load.concurrency)
-        seconds = workload.num_prompts * workload.max_tokens / rate
+        seconds = workload.num_prompts * facts.turns * workload.max_tokens / rate
         if trial.load.rate_rps:
             seconds = max(seconds, workload.num_prompts / trial.load.rate_rps)
         load_s[trial.arm_id] = load_s.get(trial.arm_id, 0.0) + seconds
     total = 0.0
     for start in schedule:
         arm = by_arm[start.group_id]
-        total += _start_s(arm, weight_bytes) + load_s.get(arm.arm_id, 0.0) * (repeats + WARM_UP - 1)
+        total += _start_s(arm, facts.weight_bytes) + load_s.get(arm.arm_id, 0.0) * (repeats + WARM_UP - 1)
     return round(total + _references_s(arms, trials, workload), 1)
 
 

@@ -25,6 +25,8 @@ class Facts:
     gpu_count: int | None = None
     """GPUs of this machine, or of each node; None: not looked at."""
     node_count: int = 1
+    turns: float = 1.0
+    """Requests that a prompt of the workload stands for: the turns of its conversations, on average."""
     missing: tuple[str, ...] = ()
     """What the experiment names and is not on this machine, with the remedy: `run` and `check` refuse it."""
     unchecked: tuple[str, ...] = ()

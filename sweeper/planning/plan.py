@@ -6,6 +6,7 @@ from typing import Any
 
 from sweeper.core.experiment import Experiment, Workload
 from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, ServerStart, Trial, content_id, without_defaults
+from sweeper.engine.ports import port_collisions
 from sweeper.engine.rules import ALGORITHMS
 from sweeper.errors import ConfigError
 from sweeper.planning.arms import Expansion, expand
@@ -24,6 +25,7 @@ def make_plan(experiment: Experiment, facts: Facts) -> Plan:
     for where, what in flag_problems(experiment, facts.flags, version=facts.engine_version):
         raise ConfigError(f"{'.'.join(map(str, where))}: {what}")
     found = expand(experiment, facts)
+    _refuse_shared_ports(experiment, found.arms)
     trials = tuple(_trials(found.arms, experiment.workload))
     groups = _groups(found.arms, trials, experiment, facts)
     order = schedule(groups, found.arms, starts=experiment.run.starts, mirrored=experiment.run.order == "mirrored")
@@ -44,13 +46,21 @@ def make_plan(experiment: Experiment, facts: Facts) -> Plan:
             order,
             experiment.workload,
             repeats=experiment.run.repeats,
-            weight_bytes=facts.weight_bytes,
+            facts=facts,
         ),
         engine_version=facts.engine_version,
         notes=tuple(found.notes),
     )
     room = expected_room(experiment, facts)
     return plan if room is None or room.exclusive else replace(plan, estimate_s=_side_by_side_s(plan, room))
+
+
+def _refuse_shared_ports(experiment: Experiment, arms: Sequence[Arm]) -> None:
+    """Side by side, two servers cannot open the port that the experiment fixed for both."""
+    asked = {arm.label: arm.server.args.get("nccl_port") for arm in arms}
+    fixed = {label: (port,) for label, port in asked.items() if isinstance(port, int)}
+    if experiment.run.parallel == "packed" and (problems := port_collisions(fixed)):
+        raise ConfigError(f"server.args.nccl_port: {problems[0]}; remove it, Sweeper gives each server its own")
 
 
 def expected_room(experiment: Experiment, facts: Facts) -> Room | None:
@@ -109,7 +119,7 @@ def _groups(
                 (ServerStart(group_id=arm.arm_id, start=0),),
                 experiment.workload,
                 repeats=experiment.run.repeats,
-                weight_bytes=facts.weight_bytes,
+                facts=facts,
             ),
         )
         for arm in arms

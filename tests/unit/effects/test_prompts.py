@@ -6,7 +6,7 @@ import pytest
 
 from sweeper.core.experiment import Workload
 from sweeper.effects.prompt_files import read_prompts
-from sweeper.effects.prompts import load_prompts
+from sweeper.effects.prompts import load_prompts, mean_turns
 from sweeper.effects.suites import CATEGORIES, SUITES, TIERS, build_suite
 from sweeper.errors import ConfigError
 
@@ -191,3 +191,12 @@ def test_too_few_prompts_are_a_warning(tmp_path):
     warnings = load_prompts(workload(str(path), 10, concurrency=[4]), tokenizer_dir=None).warnings
     assert any("has 2 prompts, not the 10 asked for" in warning for warning in warnings)
     assert any("fewer than 8 × concurrency 4" in warning for warning in warnings)
+
+
+def test_a_plan_knows_how_many_turns_its_conversations_have(tmp_path: Path) -> None:
+    rows = [{"question_id": n, "turns": ["first", *["then"] * more]} for n, more in enumerate((0, 1, 4, 0))]
+    file = tmp_path / "question.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert mean_turns(Workload(prompts=str(file), num_prompts=4)) == (4 + 5) / 4
+    assert mean_turns(Workload(prompts="builtin:multiturn", num_prompts=1_000_000)) == 3
+    assert mean_turns(Workload(prompts="random:8:16")) == mean_turns(Workload(prompts=str(tmp_path / "none"))) == 1
