@@ -7,7 +7,7 @@ export UV_PYTHON_DOWNLOADS := never
 # The machine's own certificates: company networks bring theirs.
 export UV_SYSTEM_CERTS := true
 
-.PHONY: quickstart setup test check fast real browser chromium clean-env
+.PHONY: quickstart setup test room check fast real browser chromium clean-env
 
 quickstart: setup  ## set everything up and find out whether speculation pays on this machine
 	$(RUN) -m sweeper run experiments/quickstart.yaml
@@ -22,7 +22,10 @@ setup: .venv/.ready
 	$(UV) sync --frozen --quiet --all-extras --python $(PYTHON)
 	@touch $@
 
-test: check fast real browser  ## the whole test suite, as CI runs it
+test: room check fast real browser  ## the whole test suite, as CI runs it
+
+room:  ## is there room on the disk for all of it?
+	@$(PYTHON) scripts/check_room.py
 
 check: setup  ## style, types, layers
 	.venv/bin/ruff check .
@@ -31,7 +34,7 @@ check: setup  ## style, types, layers
 	.venv/bin/lint-imports --no-cache
 
 fast: setup  ## tests without a server
-	$(RUN) -m pytest tests/unit
+	$(RUN) -m pytest tests/unit --numprocesses 3 --dist worksteal
 
 real: setup  ## tests on the real SGLang engine, on the CPU
 	$(RUN) -m pytest tests/real -m real

@@ -16,7 +16,7 @@ import pytest
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-INDEX = ("PIP_", "UV_INDEX", "UV_DEFAULT_", "SSL_")
+INDEX = ("PIP_", "UV_INDEX", "UV_DEFAULT_", "UV_SYSTEM_CERTS", "SSL_")
 """Which package index this machine uses, and how."""
 ROOT_ONLY = ("apt-get", "useradd", "chown")
 
@@ -52,11 +52,7 @@ def image(folder: Path, dockerfile: Path) -> dict[str, str]:
         "UV_PYTHON_DOWNLOADS": "never",
         # In an image the files are copied; here the packages that are already on this machine are linked.
         "UV_LINK_MODE": "hardlink",
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith(("PIP_", "UV_INDEX", "UV_DEFAULT_", "SSL_"))
-        },
+        **{name: value for name, value in os.environ.items() if name.startswith(INDEX)},
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         "PIP_CONFIG_FILE": os.environ.get("PIP_CONFIG_FILE", str(Path.home() / ".config" / "pip" / "pip.conf")),
     }

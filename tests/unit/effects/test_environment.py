@@ -19,7 +19,8 @@ def test_what_matters_is_there_and_secrets_are_not(state: Path) -> None:
 
 
 def test_a_machine_without_nvml_says_so(state: Path) -> None:
-    found = describe_environment(gpus=FakeGpus([Inventory(problem="no NVML: not found")]), environ={})
+    gpus = FakeGpus([Inventory(problem="no NVML: not found")])
+    found = describe_environment(python="/no/such/python", gpus=gpus, environ={})
     assert (found["gpus"], found["gpu_problem"]) == ([], "no NVML: not found")
 
 
