@@ -254,7 +254,7 @@ jobs:
 {variables}        run: {json.dumps(command)}
       - name: Summary
         if: always()
-        run: {json.dumps(f'cat {history}/summary.md >> "$GITHUB_STEP_SUMMARY"')}
+        run: {json.dumps(f'[ ! -f {history}/summary.md ] || cat {history}/summary.md >> "$GITHUB_STEP_SUMMARY"')}
       - name: Keep verdict, JUnit and history
         if: always()
         uses: actions/upload-artifact@v4

@@ -30,12 +30,13 @@ def main() -> int:
     try:
         client = JobSubmissionClient(ADDRESS)
         job = client.submit_job(**spec)
-        print(f"job {job}; `ray job stop {job}` ends it in order", flush=True)
+        asked = "RAY_AUTH_MODE=token " if os.environ.get("RAY_AUTH_MODE") == "token" else ""
+        print(f"job {job}; to end it in order: {asked}ray job stop {job} --address {ADDRESS}", flush=True)
         while not client.get_job_status(job).is_terminal():
             asyncio.run(follow(client, job))
         info = client.get_job_info(job)
     except (OSError, RuntimeError, RayError) as error:
-        print(f"{ADDRESS}: {error}", file=sys.stderr)
+        print(f"{ADDRESS}: {error} (the job server comes with ray[default] on the head node)", file=sys.stderr)
         return 2
     print(f"job {job}: {info.status.value}, exit code {info.driver_exit_code}")
     return 2 if info.driver_exit_code is None else info.driver_exit_code
