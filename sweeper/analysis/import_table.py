@@ -1,11 +1,12 @@
 """Imported rows in the table that Sweeper's own runs have, compared with the baseline among them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from sweeper.analysis.decompose import accept_rate, decompose, step_time_ms
 from sweeper.analysis.imported import Imported
 from sweeper.analysis.statistics import Blocks, Cell, Decision, Estimate, Verdict, decide, geometric_mean
 from sweeper.analysis.tables import COLUMNS, POINTS
@@ -27,6 +28,7 @@ def import_frame(rows: Sequence[Imported], baseline: str | None = None, *, floor
     return pd.DataFrame(
         [
             _row(label, load, entries, name, estimate_of(decision, label, load, floor))
+            | _steps(entries, groups.get((name, load), ()) if name and name != label else ())
             for (label, load), entries in groups.items()
         ],
         columns=["tool", *COLUMNS],
@@ -50,7 +52,7 @@ def _load(entry: Imported) -> str:
     return "unlimited" if entry.rate_rps is None else f"{entry.rate_rps:g} req/s"
 
 
-def _decide(groups: dict[tuple[str, str], list[Imported]], baseline: str | None) -> Decision | None:
+def _decide(groups: Mapping[tuple[str, str], Sequence[Imported]], baseline: str | None) -> Decision | None:
     if baseline is None:
         return None
     cells: dict[Cell, Blocks] = {}
@@ -103,7 +105,7 @@ def _row(
         "tok_per_s_per_user": 1000 / tpot if tpot else None,
         "request_per_s": _mean([entry.request_per_s for entry in entries]),
         "accept_length": _mean([entry.accept_length for entry in entries]),
-        "accept_rate": _mean([entry.accept_rate for entry in entries]),
+        "accept_rate": _mean([_accept_rate(entry) for entry in entries]),
         "requests": _sum([entry.requests for entry in entries]),
         "errors": _sum([entry.errors for entry in entries]),
         "measurements": len(entries),
@@ -115,6 +117,42 @@ def _row(
             found = [getattr(getattr(entry, name), f"{point}_ms") for entry in entries]
             values[f"{name}_ms_{point}"] = _mean(found)
     return values
+
+
+def _accept_rate(entry: Imported) -> float | None:
+    """What the tool says, or what follows from the length that it says and the draft tokens that the engine ran."""
+    if entry.accept_rate is not None or entry.accept_length is None or entry.triple is None:
+        return entry.accept_rate
+    drafts = int(entry.triple.split("-")[2])
+    return accept_rate(accept_length=entry.accept_length, num_draft_tokens=drafts) if drafts > 1 else None
+
+
+def _steps(entries: Sequence[Imported], baseline: Sequence[Imported]) -> dict[str, float]:
+    """What a verify step costs beside a baseline's step, at one request: only there a speed and a length tell it.
+
+    From the time per output token where both tell theirs, else from tok/s with the prefill in it.
+    """
+    length = _mean([entry.accept_length for entry in entries])
+    if length is None or not baseline or entries[0].concurrency != 1:
+        return {}
+    tpot, base_tpot = (_mean([entry.tpot.mean_ms for entry in side]) for side in (entries, baseline))
+    if not tpot or not base_tpot:
+        rates = [[entry.output_tok_per_s for entry in side if entry.output_tok_per_s] for side in (entries, baseline)]
+        if not all(rates):
+            return {}
+        tpot, base_tpot = (1000 / geometric_mean(side) for side in rates)
+    parts = decompose(
+        delivered_length=length,
+        step_time_ms=step_time_ms(accept_length=length, tok_per_s=1000 / tpot),
+        baseline_step_time_ms=step_time_ms(accept_length=1, tok_per_s=1000 / base_tpot),
+        bound=None,
+    )
+    return {
+        "step_time_ms": parts.step_time_ms,
+        "baseline_step_time_ms": parts.baseline_step_time_ms,
+        "break_even_length": parts.break_even_length,
+        "decode_speedup": parts.decode_speedup,
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

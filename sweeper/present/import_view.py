@@ -17,7 +17,7 @@ def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     made.add_column("", max_width=26, overflow="ellipsis", no_wrap=True)
     made.add_column("load", no_wrap=True)
-    for name in ("speedup", "tok/s", "TTFT ms", "TPOT ms", "length"):
+    for name in ("speedup", "tok/s", "TTFT ms", "TPOT ms", "length", "even at"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in table.to_dict("records"):
         made.add_row(
@@ -28,6 +28,7 @@ def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
             milliseconds(_value(row["ttft_ms_p50"])),
             milliseconds(_value(row["tpot_ms_mean"])),
             fixed(_value(row["accept_length"])),
+            fixed(_value(row["break_even_length"])),
         )
     console.print(made)
     for line in _crossings(table):

@@ -258,3 +258,49 @@ def test_an_exported_run_comes_back_with_the_same_speedups() -> None:
 def test_a_speed_below_nothing_is_no_speed() -> None:
     rows = [one(bench_serving("a", -1.0, SPEC)), one(bench_serving("b", 2.0, SPEC))]
     assert [row.output_tok_per_s for row in rows] == [None, 2.0]
+
+
+def without_latencies(tag: str, rate: float, length: float | None, drafts: int, load: int = 1) -> Imported:
+    info = PLAIN if length is None else {**SPEC, "speculative_num_draft_tokens": drafts}
+    document = {**bench_serving(tag, rate, info, concurrency=load), "accept_length": length}
+    return one({key: value for key, value in document.items() if key not in LATENCIES})
+
+
+def test_the_longest_acceptance_may_lose_and_its_break_even_length_says_why() -> None:
+    """At one request, from speeds and lengths alone: a step takes length / speed."""
+    rows = [
+        without_latencies("baseline", 80.0, None, 0),
+        without_latencies("short", 84.0, 1.4, 2),
+        without_latencies("middle", 88.0, 1.9, 4),
+        without_latencies("long", 75.0, 2.2, 6),
+    ]
+    table = import_frame(rows).set_index("arm")
+    assert dict(table.step_time_ms.dropna()) == pytest.approx(
+        {"short": 1400 / 84, "middle": 1900 / 88, "long": 2200 / 75}
+    )
+    assert list(table.baseline_step_time_ms.dropna()) == pytest.approx([12.5] * 3)
+    assert dict(table.break_even_length.dropna()) == pytest.approx(
+        {"short": 1.4 * 80 / 84, "middle": 1.9 * 80 / 88, "long": 2.2 * 80 / 75}
+    )
+    pays = table.accept_length > table.break_even_length
+    assert [name for name in ("short", "middle", "long") if pays[name]] == ["short", "middle"]
+    assert table.decode_speedup["long"] == pytest.approx(75 / 80) and table.accept_length.idxmax() == "long"
+    shown = io.StringIO()
+    print_imported(import_frame(rows), file=shown)
+    assert "even at" in shown.getvalue() and f"{2.2 * 80 / 75:.2f}" in shown.getvalue()
+
+
+def test_in_a_crowd_speeds_and_lengths_do_not_tell_what_a_step_takes() -> None:
+    rows = [without_latencies("baseline", 300.0, None, 0, load=8), without_latencies("a", 400.0, 2.0, 4, load=8)]
+    assert import_frame(rows).break_even_length.isna().all()
+
+
+def test_where_tools_give_the_time_per_token_the_step_is_without_prefill() -> None:
+    slow, fast = bench_serving("baseline", 80.0, PLAIN, concurrency=1), bench_serving("a", 120.0, SPEC, concurrency=1)
+    row = import_frame([one(slow), one({**fast, "mean_tpot_ms": 5.0})]).set_index("arm").loc["a"]
+    assert (row.step_time_ms, row.break_even_length) == pytest.approx((2.7 * 5.0, 2.7 * 5.0 / 8.0))
+
+
+def test_the_rate_follows_from_length_and_draft_tokens_where_the_tool_gives_none() -> None:
+    rates = [import_frame([without_latencies("a", 90.0, 2.5, drafts)]).accept_rate.iloc[0] for drafts in (4, 6)]
+    assert rates == pytest.approx([1.5 / 3, 1.5 / 5])
