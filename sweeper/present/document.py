@@ -1,10 +1,8 @@
 """What a report says, before it becomes HTML, Markdown or a terminal table: every string is ready to show."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sweeper.analysis.chains import chain_lines
 from sweeper.analysis.compare import Comparison, compare
@@ -24,6 +22,7 @@ from sweeper.present.cards import WinnerCard, tie_lines, winner_card
 from sweeper.present.machine_tables import machine_tables
 from sweeper.present.numbers import ABSENT, fixed, milliseconds, percent, rate
 from sweeper.present.side_tables import SideTable, side_tables
+from sweeper.present.surroundings import environment_words
 
 STANDING_MARK = {
     "baseline": "●",
@@ -123,7 +122,7 @@ def document(run: RunData, comparison: Comparison | None = None) -> Document:
         failures=_failures(comparison),
         merged=_merged(run),
         engine_notes=_engine_notes(run),
-        environment=_environment(run),
+        environment=environment_words(run),
         side_tables=side_tables(comparison) + machine_tables(run, comparison),
         answers=answer_table(run, comparison),
     )
@@ -340,32 +339,3 @@ def _engine_notes(run: RunData) -> tuple[str, ...]:
         for note in arm.notes:
             labels.setdefault(note, []).append(arm.label)
     return tuple(f"{', '.join(arms)}: {note}" for note, arms in labels.items())
-
-
-def _environment(run: RunData) -> tuple[tuple[str, str], ...]:
-    first = run.measurements[0] if run.measurements else None
-    known = {key: words for key, value in run.environment.items() if (words := _flat_words(value))}
-    if first:
-        engine = first.fingerprint.engine
-        known |= {
-            "SGLang": engine.version or ABSENT,
-            "engine files (SHA-256)": (engine.files_sha256 or ABSENT)[:16],
-            "GPU driver": first.fingerprint.driver or ABSENT,
-            "prompts (SHA-256)": first.fingerprint.prompts_sha256[:16],
-        }
-        if engine.stale_bytecode:
-            known["stale bytecode"] = ", ".join(engine.stale_bytecode)
-    interpreter = run.starts[0].command if run.starts else ""
-    python = next((word for word in shlex.split(interpreter) if "python" in word), None)
-    if python:
-        known["interpreter of the servers"] = python
-    return tuple((key.replace("_", " "), value) for key, value in known.items())
-
-
-def _flat_words(value: Any) -> str:
-    """Whatever the environment holds, on one line; empty for what is absent."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {words}" for key, entry in value.items() if (words := _flat_words(entry)))
-    if isinstance(value, list | tuple):
-        return ", ".join(filter(None, map(_flat_words, value)))
-    return "" if value is None else str(value)
