@@ -1,5 +1,6 @@
 """The engine as it stands on disk, never imported: version, hash of its files, bytecode that is not its source's."""
 
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sweeper.core.launch import EngineFingerprint
-from sweeper.effects.ledger import state_dir
+from sweeper.effects.ledger import state_folder
 
 HASHED_FOLDERS = ("srt/speculative", "srt/models", "srt/layers", "srt/model_executor", "srt/managers", "srt/arg_groups")
 """Where speculative decoding, the models and what runs them live; a patch by hand is made there."""
@@ -169,9 +170,7 @@ def _low32(value: int) -> bytes:
 
 
 def _cache_path(key: str) -> Path:
-    folder = state_dir() / "fingerprints"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    return folder / f"{key}.json"
+    return state_folder("fingerprints") / f"{key}.json"
 
 
 def _read_cache(key: str) -> EngineFingerprint | None:
@@ -187,13 +186,14 @@ def _read_cache(key: str) -> EngineFingerprint | None:
 def _write_cache(key: str, fingerprint: EngineFingerprint) -> None:
     path = _cache_path(key)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(
-        json.dumps(
-            {
-                "version": fingerprint.version,
-                "files_sha256": fingerprint.files_sha256,
-                "stale_bytecode": list(fingerprint.stale_bytecode),
-            }
+    with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+        temporary.write_text(
+            json.dumps(
+                {
+                    "version": fingerprint.version,
+                    "files_sha256": fingerprint.files_sha256,
+                    "stale_bytecode": list(fingerprint.stale_bytecode),
+                }
+            )
         )
-    )
-    temporary.replace(path)
+        temporary.replace(path)

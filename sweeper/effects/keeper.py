@@ -8,6 +8,7 @@ was stopped in order; the end of its standard output, that it is gone itself. Im
 must be watching before the server is spawned.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -15,7 +16,8 @@ import sys
 import time
 
 from sweeper.effects import ledger
-from sweeper.effects.process import ProcessId, alive
+from sweeper.effects.process import alive
+from sweeper.errors import PreflightError
 
 TICK_S = 2.0
 LONGEST_TICK_S = 30.0
@@ -37,13 +39,13 @@ def main(argv: list[str]) -> int:
     if entry is None:
         return 0
     os.write(1, f"{READY} {os.getpid()}\n".encode())
-    if _watch(launch_id, (entry.owner, entry.launcher)):
-        return 0
-    return 0 if _end(launch_id) else 1
+    left = _watch(entry)
+    return 0 if left is None or _end(left) else 1
 
 
-def _watch(launch_id: str, wanted: tuple[ProcessId, ...]) -> bool:
-    """True: the server was stopped in order; False: a process that wanted it is gone."""
+def _watch(entry: ledger.Entry) -> ledger.Entry | None:
+    """None: the server was stopped in order; else what is left of it: a process that wanted it is gone."""
+    wanted = (entry.owner, entry.launcher)
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
     watched_by_kernel = True
@@ -51,37 +53,51 @@ def _watch(launch_id: str, wanted: tuple[ProcessId, ...]) -> bool:
         try:
             poll.register(os.pidfd_open(identity.pid), select.POLLIN)
         except ProcessLookupError:
-            return False
+            return entry
         except OSError:  # no pidfd in this kernel or sandbox: the identities are looked at every tick
             watched_by_kernel = False
     tick_s = TICK_S
     while True:
         if not all(alive(identity) for identity in wanted):
-            return False
-        entry = ledger.read_entry(launch_id)
-        if entry is None:
-            return True
-        changed = ledger.record_members(entry) != entry or entry.sid is None
+            return entry
+        before, now = entry, recorded(entry)
+        if now is None:
+            return None
+        entry = now
+        changed = entry != before or entry.sid is None
         tick_s = TICK_S if changed or not watched_by_kernel else min(LONGEST_TICK_S, tick_s * 1.5)
         for handle, _ in poll.poll(tick_s * 1000):
             if handle == 0:
                 if os.read(0, 64):
-                    return True
+                    return None
                 poll.unregister(0)  # end of file: the launcher died; its pidfd says so too
 
 
-def _end(launch_id: str) -> bool:
+def recorded(entry: ledger.Entry) -> ledger.Entry | None:
+    """The entry with the session's present members; None: the server was ended, and its entry removed.
+
+    A ledger that was emptied under a living server is written again. One that cannot be written ends no watch.
+    """
+    found = ledger.read_entry(entry.launch_id)
+    if found is None and entry.sid is not None and not ledger.proven_members(entry):
+        return None
+    with contextlib.suppress(PreflightError, OSError):
+        if found is None:
+            ledger.write_entry(entry)
+        return ledger.record_members(found or entry)
+    return found or entry
+
+
+def _end(entry: ledger.Entry) -> bool:
     """End the session; the entry may still lack its pid, then the nonce is searched for a while."""
     deadline = time.monotonic() + NONCE_SEARCH_S
     while True:
-        entry = ledger.read_entry(launch_id)
-        if entry is None:
-            return True
+        entry = ledger.read_entry(entry.launch_id) or entry
         found = ledger.proven_members(entry)
         if found or time.monotonic() >= deadline:
             return not ledger.end_entry(entry).remaining
         if entry.sid is not None:  # launched and already gone
-            ledger.remove_entry(launch_id)
+            ledger.remove_entry(entry.launch_id)
             return True
         time.sleep(0.1)
 

@@ -5,6 +5,7 @@ run. An entry is written before the process exists and removed only when its ses
 only: the keeper imports this module.
 """
 
+import contextlib
 import json
 import os
 import stat
@@ -85,6 +86,16 @@ def state_dir() -> Path:
     return path
 
 
+def state_folder(name: str) -> Path:
+    """One of the folders in it, made on first use. Raises PreflightError, as `state_dir` does."""
+    folder = state_dir() / name
+    try:
+        folder.mkdir(exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise PreflightError(f"{folder}: cannot be made: {error.strerror}; free the disk or unlock it") from error
+    return folder
+
+
 def write_entry(entry: Entry) -> None:
     """Atomic and durable: after a kill at any moment there is the old entry or the new one, whole.
 
@@ -100,22 +111,25 @@ def write_entry(entry: Entry) -> None:
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise PreflightError(
             f"{path.parent}: the ledger cannot be written: {error.strerror}; free or unlock it"
         ) from error
 
 
 def remove_entry(launch_id: str) -> None:
-    _path(launch_id).unlink(missing_ok=True)
-    _sync_folder(_folder())
+    """One that cannot be removed names nothing that lives any more: the next cleaning tries again."""
+    with contextlib.suppress(OSError, PreflightError):
+        _path(launch_id).unlink(missing_ok=True)
+        _sync_folder(_folder())
 
 
 def read_entry(launch_id: str) -> Entry | None:
     """None: there is no such entry (any more), or it cannot be read."""
     try:
         return _parse(json.loads(_path(launch_id).read_text()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, PreflightError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -127,7 +141,7 @@ def read_entries() -> tuple[Entry, ...]:
         if entry is None:
             continue
         if entry.launcher.boot_id != boot_id():
-            path.unlink(missing_ok=True)
+            remove_entry(path.stem)
             continue
         entries.append(entry)
     return tuple(entries)
@@ -200,9 +214,7 @@ def record_members(entry: Entry) -> Entry:
 
 
 def _folder() -> Path:
-    folder = state_dir() / "ledger"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    return folder
+    return state_folder("ledger")
 
 
 def _path(launch_id: str) -> Path:

@@ -8,7 +8,8 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
-from sweeper.effects.ledger import state_dir
+from sweeper.effects.ledger import state_dir, state_folder
+from sweeper.errors import PreflightError
 
 POLL_S = 0.5
 
@@ -27,15 +28,26 @@ class Lock:
 
 
 def try_lock(name: str, *, holder: str) -> Lock | None:
-    """Take a lock now, or None when somebody holds it. `holder`: a sentence for those who wait."""
-    handle = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Take a lock now, or None when somebody holds it. `holder`: a sentence for those who wait.
+
+    Raises PreflightError when there can be no lock file that names us.
+    """
+    path = _path(name)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PreflightError(f"{path}: cannot be made: {error.strerror}; free the disk or unlock it") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         return None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps({"pid": os.getpid(), "holder": holder}).encode(), 0)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps({"pid": os.getpid(), "holder": holder}).encode(), 0)
+    except OSError as error:
+        os.close(handle)
+        raise PreflightError(f"{path}: cannot be written: {error.strerror}; free the disk or unlock it") from error
     return Lock(name, handle)
 
 
@@ -90,9 +102,7 @@ async def _wait_for(names: Sequence[str], holder: str, on_wait: Callable[[str], 
 
 
 def _path(name: str) -> Path:
-    folder = state_dir() / "locks"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    return folder / f"{name}.lock"
+    return state_folder("locks") / f"{name}.lock"
 
 
 def locked_names() -> Iterator[str]:

@@ -1,13 +1,16 @@
 """The address of a Ray cluster: does anybody answer there, and what its errors mean. Needs no ray."""
 
 import asyncio
+import os
 import re
 import socket
+from collections.abc import Mapping
 
 from sweeper.errors import PreflightError
 
 HEAD_EVERY_S = 5.0
 HEAD_TRIES = 3
+LONGEST_TMPDIR_BYTES = 107 - 68
 
 
 def probe(address: str) -> None:
@@ -35,6 +38,15 @@ async def until_gone(address: str) -> None:
             failed = 0
         except OSError:
             failed += 1
+
+
+def short_temp_dir(environ: Mapping[str, str]) -> str | None:
+    """Where a Ray of our own keeps its sockets: where it likes (None), or in its usual folder if that is too deep.
+
+    A socket's path has at most 107 bytes, of which Ray takes 68; schedulers of clusters make deep TMPDIRs.
+    """
+    chosen = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or ""
+    return "/tmp/ray" if len(os.fsencode(chosen)) > LONGEST_TMPDIR_BYTES else None  # noqa: S108  as Ray without a TMPDIR
 
 
 def why_not(address: str | None, error: Exception, *, version: str) -> str:

@@ -40,7 +40,7 @@ from ray.util import get_node_ip_address, get_placement_group, list_named_actors
 from ray.util.placement_group import remove_placement_group  # noqa: E402
 
 from sweeper.errors import PreflightError  # noqa: E402
-from sweeper.execution.ray_address import probe, why_not  # noqa: E402
+from sweeper.execution.ray_address import probe, short_temp_dir, why_not  # noqa: E402
 
 ClusterError = ray.exceptions.RayError
 NAMESPACE = "sweeper"
@@ -154,6 +154,8 @@ def connect(address: str | None) -> None:
     options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     if address is None:  # workers of our own Ray inherit this; a checkout is found whatever the current folder is
         os.environ["PYTHONPATH"] = python_path()
+        if (folder := short_temp_dir(os.environ)) is not None:
+            options["_temp_dir"] = folder
     else:
         probe(address)
     outcome: queue.Queue[Exception | None] = queue.Queue()

@@ -46,6 +46,15 @@ def test_the_cached_answer_is_the_same(engine: tuple[Path, dict[str, str]], stat
     assert len(list((state / "fingerprints").iterdir())) == 1
 
 
+def test_a_cache_that_cannot_be_written_only_costs_time(engine: tuple[Path, dict[str, str]], state: Path) -> None:
+    _, env = engine
+    known = engine_fingerprint(sys.executable, env)
+    (cached,) = (state / "fingerprints").iterdir()
+    cached.unlink()
+    cached.mkdir()  # renaming a file over a folder fails as a full disk does
+    assert engine_fingerprint(sys.executable, env) == known
+
+
 def compiled(site: Path, name: str, **more: object) -> Path:
     path = site / name
     py_compile.compile(str(path), **more)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """A server whose controller or launcher dies is ended by its keeper, and by nobody's name."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
-from sweeper.effects import ledger
+from sweeper.effects import keeper, ledger
 from sweeper.effects.cleaning import clean_leftovers, find_leftovers, named_holder
 from sweeper.effects.process import identify, session_members
 
@@ -105,6 +107,38 @@ def test_killing_the_controller_ends_the_server_although_the_launcher_lives(stat
     wait_until(lambda: not session_members(sid))
     launcher.kill()
     launcher.wait()
+
+
+@pytest.mark.parametrize("harm", ["emptied", "unusable"])
+def test_a_ledger_lost_under_a_living_server_ends_no_watch(state: Path, tmp_path: Path, harm: str) -> None:
+    """A cleaner of temporary folders, or a disk that is full or gone: the keeper knows what it watches."""
+    launcher = start(tmp_path)
+    entry = only_entry()
+    assert entry.keeper is not None
+    shutil.rmtree(state / "ledger")
+    if harm == "unusable":
+        (state / "ledger").write_text("no folder can be made here")
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not session_members(entry.sid or 0))
+    wait_until(lambda: entry.keeper is not None and identify(entry.keeper.pid) is None)
+
+
+def test_an_emptied_ledger_is_written_again(state: Path) -> None:
+    """So that the next run, and `sweeper clean`, know of the server."""
+    own = identify(os.getpid())
+    assert own is not None
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as server:
+        known = ledger.Entry(
+            launch_id="lost", run_id="r", state="launched", owner=own, launcher=own, gpu_uuids=(), gpu_ids=(),
+            port=1, log_path="", server=identify(server.pid),
+        )  # fmt: skip
+        assert (seen := keeper.recorded(known)) is not None and seen.members
+        assert ledger.read_entries() == (seen,)
+        server.kill()
+        server.wait()
+        ledger.remove_entry("lost")
+        assert keeper.recorded(known) is None, "ended, and removed by whoever ended it"
 
 
 def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state: Path, tmp_path: Path) -> None:

@@ -50,6 +50,17 @@ def test_a_lock_of_another_process_is_respected_and_ends_with_it(state: Path) ->
     lock.release()
 
 
+def test_locks_that_cannot_be_made_are_one_clear_line(state: Path) -> None:
+    state.mkdir(mode=0o700)
+    (state / "locks").write_text("no folder can be made here")
+    with pytest.raises(PreflightError, match="locks: cannot be made: File exists"):
+        try_lock("gpu-0", holder="me")
+    (state / "locks").unlink()
+    (state / "locks" / "gpu-0.lock").mkdir(parents=True)
+    with pytest.raises(PreflightError, match=r"gpu-0\.lock: cannot be made: Is a directory"):
+        try_lock("gpu-0", holder="me")
+
+
 async def test_waiting_for_a_gpu_says_who_holds_it_and_goes_on_when_it_is_free(state: Path) -> None:
     other = other_process("gpu-b")
     told: list[str] = []

@@ -1,0 +1,26 @@
+import pytest
+
+from sweeper.execution.ray_address import short_temp_dir
+
+SESSION = "/ray/session_2026-11-30_03-46-31_163746_4194304/sockets/plasma_store"
+"""What Ray puts below its temporary folder, with the longest process id."""
+
+
+def test_a_ray_of_our_own_stays_in_the_temporary_folder_as_long_as_its_sockets_fit() -> None:
+    longest = "/" + "t" * (107 - len(SESSION) - 1)
+    assert len(longest + SESSION) == 107
+    assert short_temp_dir({}) is None
+    assert short_temp_dir({"TMPDIR": longest}) is None
+    assert short_temp_dir({"TMPDIR": longest + "t"}) == "/tmp/ray"
+
+
+@pytest.mark.parametrize(
+    ("environ", "moved"),
+    [
+        ({"RAY_TMPDIR": "/r", "TMPDIR": "/" + "t" * 80}, False),
+        ({"RAY_TMPDIR": "/" + "r" * 80, "TMPDIR": "/t"}, True),
+        ({"TMPDIR": "/" + "ü" * 30}, True),
+    ],
+)
+def test_rays_own_variable_comes_first_and_bytes_count(environ: dict[str, str], moved: bool) -> None:
+    assert (short_temp_dir(environ) is not None) is moved
