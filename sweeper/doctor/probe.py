@@ -27,7 +27,7 @@ class Received:
     expected: int
     """What the draft was trained to take in this mode."""
     norms: tuple[float, ...]
-    """Mean length of each captured state of the last noted call."""
+    """Mean length of each captured state of the longest noted call: warm-up and health requests are short ones."""
     first_values: tuple[float, ...]
 
     @property
@@ -71,19 +71,19 @@ async def probe(engine: Engine, draft: Path, texts: Sequence[Text], *, algorithm
 
 
 def summarise(notes: Sequence[Mapping[str, Any]]) -> list[Received]:
-    """One entry a mode, in the order of first appearance; calls of one row may be the engine's own warm-up."""
+    """One entry a mode, in the order of first appearance, from its last call with the most rows."""
     found = []
     for mode in dict.fromkeys(note["mode"] for note in notes):
         calls = [note for note in notes if note["mode"] == mode]
-        last = calls[-1]
+        longest = max(reversed(calls), key=lambda note: note["rows"])
         found.append(
             Received(
                 mode=mode,
                 calls=len(calls),
-                width=last["width"],
-                expected=last["hidden"] if mode == _OWN_STEP else last["fc_width"],
-                norms=tuple(last["norms"]),
-                first_values=tuple(last["first_values"]),
+                width=longest["width"],
+                expected=longest["hidden"] if mode == _OWN_STEP else longest["fc_width"],
+                norms=tuple(longest["norms"]),
+                first_values=tuple(longest["first_values"]),
             )
         )
     return found

@@ -20,6 +20,17 @@ def test_one_state_where_three_were_trained_is_named_with_both_widths() -> None:
     assert "receives 128 values per token (extend) where it was trained on 384" in report.sentence
 
 
+def test_the_longest_call_speaks_for_its_mode_and_not_a_health_request_after_it() -> None:
+    calls = [note(rows=6), note(rows=64, norms=[1.0, 30.0, 40.0]), note(rows=2, norms=[9.0, 9.0, 9.0])]
+    (found,) = summarise(calls)
+    assert (found.calls, found.norms) == (3, (1.0, 30.0, 40.0))
+
+
+def test_of_equally_long_calls_the_last_speaks() -> None:
+    (found,) = summarise([note(rows=1, norms=[1.0]), note(rows=1, norms=[2.0])])
+    assert found.norms == (2.0,)
+
+
 def test_a_drafter_that_was_never_called_is_said_to_be_so() -> None:
     assert "never called" in ProbeReport(received=()).sentence
 
