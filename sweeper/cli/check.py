@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweeper.present.numbers import counted
+
 if TYPE_CHECKING:
     from sweeper.core.experiment import Experiment
     from sweeper.core.finding import Finding
@@ -68,7 +70,8 @@ def _print_lines(plan: "Plan", warnings: list[str], findings: list[tuple[str, "F
             click.echo(f"! {label}: {finding.evidence}; {finding.remedy}")
     for warning in warnings:
         click.echo(f"! {warning}")
-    click.echo(f"✓ {plan.experiment}: {len(plan.arms)} arms, {len(plan.trials)} trials can run here")
+    arms, trials = counted(len(plan.arms), "arm"), counted(len(plan.trials), "trial")
+    click.echo(f"✓ {plan.experiment}: {arms}, {trials} can run here")
 
 
 def _print_json(plan: "Plan", problems: list[str], warnings: list[str], findings: list[tuple[str, "Finding"]]) -> None:

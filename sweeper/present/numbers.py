@@ -21,3 +21,8 @@ def milliseconds(value: float | None) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     return ABSENT if value is None else f"{value:.{digits}%}"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 arm`, `2 arms`."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")

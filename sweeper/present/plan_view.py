@@ -17,6 +17,7 @@ from sweeper.engine.rules import longest_accept
 from sweeper.planning.axes import server_sides, shown_axes, speculative_sides
 from sweeper.planning.labels import axes_text
 from sweeper.planning.placement import Place, Placed, Room, jobs_of, makespan_s, timetable
+from sweeper.present.numbers import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,10 @@ def _arms(view: View, limit: int | None) -> RenderableType:
             heading = suffix
         table.add_row(
             Text(f" {arm.label.removesuffix(suffix)}", style="bold" if arm.is_baseline else ""),
-            f"{arm.server.gpus} GPU" if arm.server.device == "cuda" else "cpu",
+            counted(arm.server.gpus, "GPU") if arm.server.device == "cuda" else "cpu",
             "" if arm.is_baseline else ", ".join(map(str, arm.captured_layers or ())) or "–",
             _bound(arm),
-            Text(" ".join(f"[{footnotes[note]}]" for note in arm.notes), style="dim"),
+            Text(" ".join(f"[{number}]" for number in sorted(footnotes[note] for note in arm.notes)), style="dim"),
         )
     parts: list[RenderableType] = [table]
     if len(plan.arms) > len(shown):
@@ -208,11 +209,11 @@ def _placement(view: View) -> str:
     packed = view.experiment.run.parallel == "packed"
     if view.room is None:
         side = "side by side where the node has room" if packed else "one server at a time"
-        return f"{largest} GPUs per server, {side} (no GPUs seen here; --gpus 8 plans for a node of eight)"
+        return f"{counted(largest, 'GPU')} per server, {side} (no GPUs seen here; --gpus 8 plans for a node of eight)"
     nodes, gpus = len(view.room.nodes), len(view.room.nodes[0].units)
     if largest > gpus:
-        return f"{largest} GPUs per server, this node has {gpus}"
-    where = f"{nodes} nodes of {gpus} GPUs" if nodes > 1 else f"{gpus} GPU" + "s" * (gpus > 1)
+        return f"{counted(largest, 'GPU')} per server, this node has {gpus}"
+    where = f"{nodes} nodes of {gpus} GPUs" if nodes > 1 else counted(gpus, "GPU")
     return where + (", side by side where there is room" if packed else ", one server at a time on a node")
 
 
@@ -258,8 +259,9 @@ def _foot(view: View) -> RenderableType:
     per_arm: Mapping[str, int] = {group.arm_id: len(group.trial_ids) for group in plan.launch_groups}
     measurements = sum(per_arm[entry.group_id] for entry in plan.schedule) * plan.repeats
     text = (
-        f"{len(plan.arms)} arms, {len(plan.trials)} trials, {len(plan.schedule)} server starts, "
-        f"{measurements} measurements ({run.repeats} repeats each)"
+        f"{counted(len(plan.arms), 'arm')}, {counted(len(plan.trials), 'trial')}, "
+        f"{counted(len(plan.schedule), 'server start')}, {counted(measurements, 'measurement')} "
+        f"({counted(run.repeats, 'repeat')} each)"
     )
     estimate = f", about {duration_text(plan.estimate_s)}" if plan.estimate_s is not None else ""
     return Padding(Text(text + estimate, style="bold"), (1, 0, 1, 1))

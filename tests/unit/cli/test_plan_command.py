@@ -53,6 +53,21 @@ def test_the_summary_fits_a_terminal_and_says_what_was_decided(
     assert "python -m sglang.launch_server" in text
 
 
+def test_one_of_a_thing_is_told_in_the_singular(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    path = tmp_path / "one.yaml"
+    path.write_text(
+        "name: one\nengine: {device: cuda}\nserver: {model_path: 'toy:target'}\n"
+        "run: {starts: 1, repeats: 1}\nworkload: {concurrency: [1]}\n"
+    )
+    assert run_cli(["plan", str(path)]) == 0
+    flowing = " ".join(capsys.readouterr().out.split())
+    assert "1 arm, 1 trial, 1 server start, 1 measurement (1 repeat each)" in flowing
+    assert "1 GPU per server" in flowing
+
+
 def test_the_schema_accepts_the_experiments_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
