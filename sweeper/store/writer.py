@@ -89,6 +89,7 @@ class RunWriter:
 
     def record(self, event: Event) -> None:
         """Keeps what the event carries, then its line in the journal: a line never speaks of what is not there."""
+        self._require_folder()
         match event:
             case Measured():
                 self._write_measurement(event)
@@ -158,6 +159,14 @@ class RunWriter:
 
     def _start_dir(self, record: StartRecord) -> Path:
         return layout.start_dir(self.path, record.group_id, record.start)
+
+    def _require_folder(self) -> None:
+        """Files without their plan could be read by nobody: better to end now than to measure for a night in vain."""
+        if not (self.path / layout.PLAN).exists():
+            raise StoreError(
+                f"{self.path}: was removed or moved while it was written; run again: what is no longer there is "
+                "measured again"
+            )
 
     def _write(self, path: Path, data: bytes) -> None:
         self._disk.write_whole(path, data)

@@ -111,6 +111,16 @@ def test_two_writers_of_one_run_are_refused_and_the_first_is_named(tmp_path: Pat
     RunWriter(writer.path).close()
 
 
+def test_a_run_whose_folder_is_taken_away_ends_instead_of_writing_what_nobody_can_read(tmp_path: Path) -> None:
+    writer = a_run(tmp_path)
+    writer.path.rename(tmp_path / "moved")
+    with pytest.raises(StoreError, match="was removed or moved while it was written; run again"):
+        writer.record(Measured(measurement=small_measurement(PLAN.trials[0]), samples=(a_sample(),)))
+    assert not writer.path.exists()
+    assert read_run(tmp_path / "moved").measurements == ()
+    writer.close()
+
+
 def test_what_is_set_aside_is_kept_and_no_longer_read(tmp_path: Path) -> None:
     writer = a_run(tmp_path)
     writer.record(measured())
