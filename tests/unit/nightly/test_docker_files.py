@@ -92,6 +92,10 @@ def test_manifests_are_valid_and_ask_for_eight_gpus(name: str) -> None:
     (container,) = pod["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
     assert pod["securityContext"]["runAsNonRoot"] is True
+    (state,) = pod["initContainers"]
+    assert state["command"] == ["install", "-d", "-o", str(pod["securityContext"]["runAsUser"]), "-m", "700", "/state"]
+    assert state["volumeMounts"] == [mount for mount in container["volumeMounts"] if mount["name"] == "state"]
+    assert state["image"] == container["image"] and pod["hostPID"] is True
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -154,7 +158,7 @@ def kimi(folder: Path, gpus: int, *args: str) -> subprocess.CompletedProcess[str
     copy = folder / "repo" / "docker"
     copy.mkdir(parents=True, exist_ok=True)
     shutil.copy(DOCKER / "kimi.sh", copy)
-    return run([str(copy / "kimi.sh"), *args], env=env_with(folder / "bin"))
+    return run([str(copy / "kimi.sh"), *args], env=env_with(folder / "bin", SWEEPER_STATE_DIR=str(folder / "state")))
 
 
 def test_kimi_checks_then_runs_with_gpus_memory_and_the_nodes_locks(tmp_path: Path) -> None:
@@ -163,7 +167,8 @@ def test_kimi_checks_then_runs_with_gpus_memory_and_the_nodes_locks(tmp_path: Pa
     first, second = ended.stdout.splitlines()
     assert first.endswith("sweeper check /opt/sweeper/experiments/kimi_eagle3.yaml ")
     assert second.endswith("sweeper run /opt/sweeper/experiments/kimi_eagle3.yaml --out /results ")
-    assert "--gpus all" in first and "--ipc=host" in first and "sweeper-state:/state" in first
+    assert "--gpus all" in first and "--ipc=host" in first and f"{tmp_path}/state:/state" in first
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700  # of the user that the container runs as
 
 
 def test_kimi_refuses_fewer_than_eight_gpus_and_unknown_words(tmp_path: Path) -> None:
