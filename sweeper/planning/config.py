@@ -155,7 +155,15 @@ def _in_words(item: Any, where: Key) -> str:
         return f"{item['msg'].removeprefix('Input ')}, got {shown}; change it"
     if kind in ("too_short", "string_too_short"):
         return "must not be empty; add a value"
-    return f"must be {_EXPECTED.get(kind, item['msg'])}, got {shown}; {_REMEDY.get(kind, 'change it')}"
+    remedy = _number_remedy(got) if kind in ("int_type", "float_type") else _REMEDY.get(kind, "change it")
+    return f"must be {_EXPECTED.get(kind, item['msg'])}, got {shown}; {remedy}"
+
+
+def _number_remedy(got: object) -> str:
+    if not isinstance(got, str):
+        return "change it"
+    digits = got.strip().lstrip("+-").replace(".", "", 1)
+    return "write it without quotes" if digits.isdecimal() else "write digits"
 
 
 _EXPECTED = {
@@ -173,8 +181,6 @@ _REMEDY = {
     "string_type": "put it in quotes",
     "bool_type": "write true or false",
     "list_type": "put it in [ ]",
-    "int_type": "write it without quotes",
-    "float_type": "write it without quotes",
     "model_type": "write `key: value` pairs below it",
     "dict_type": "write `key: value` pairs below it",
 }

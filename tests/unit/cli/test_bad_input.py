@@ -42,7 +42,7 @@ def test_a_folder_for_a_file(command: str, tmp_path: Path, capsys: pytest.Captur
     ("text", "expected"),
     [
         (HEAD + "worklaod: {}\n", "x.yaml:4: worklaod: unknown key; did you mean workload?"),
-        (HEAD + "run: {starts: two}\n", "x.yaml:4: run.starts: must be a whole number, got 'two'; write it"),
+        (HEAD + "run: {starts: two}\n", "x.yaml:4: run.starts: must be a whole number, got 'two'; write digits"),
         (HEAD + "baseline: {args: {no_such: 1}}\n", "x.yaml:4: baseline.args.no_such: SGLang 0.5.23 has no flag"),
         (HEAD.replace("'toy:target'", "'toy:other'"), "toy:other: the shipped models are toy:target, toy:draft"),
         (HEAD + "sweep: {server.args.tp_size: [1, many]}\n", "x.yaml:4: sweep.server.args.tp_size: tp_size must be"),

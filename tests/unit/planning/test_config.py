@@ -87,11 +87,15 @@ CASES = {
     ),
     "wrong type": (
         GOOD + "run:\n  starts: two\n",
-        "x.yaml:10: run.starts: must be a whole number, got 'two'; write it without quotes",
+        "x.yaml:10: run.starts: must be a whole number, got 'two'; write digits",
     ),
     "number as text": (
         GOOD + "run: {repeats: '4'}\n",
         "x.yaml:9: run.repeats: must be a whole number, got '4'; write it without quotes",
+    ),
+    "half a number": (
+        GOOD + "run: {repeats: 1.5}\n",
+        "x.yaml:9: run.repeats: must be a whole number, got 1.5; change it",
     ),
     "old boolean": (
         GOOD.replace("max-tokens: 64", "ignore_eos: yes"),
@@ -143,7 +147,7 @@ CASES = {
     ),
     "wrong type in an arm": (
         GOOD.replace("num_steps: 2", "num_steps: two"),
-        "x.yaml:7: speculative.configs.3.num_steps: must be a whole number, got 'two'; write it without quotes",
+        "x.yaml:7: speculative.configs.3.num_steps: must be a whole number, got 'two'; write digits",
     ),
     "broken yaml": (
         "name: [a\nserver: {}\n",
