@@ -53,12 +53,14 @@ def _references_s(arms: Sequence[Arm], trials: Sequence[Trial], workload: Worklo
         return 0.0
     tokens = min(workload.num_prompts, REFERENCE_PROMPTS) * min(workload.max_tokens, REFERENCE_TOKENS)
     compared = {arm.baseline_id for arm in arms if not arm.is_baseline}
-    total = 0.0
-    for arm in arms:
-        loads = [trial.load.concurrency for trial in trials if trial.arm_id == arm.arm_id]
-        if arm.arm_id in compared and loads:
-            total += tokens / _tok_per_s(arm.server.device, min(loads))
-    return total
+    lowest: dict[str, int] = {}
+    for trial in trials:
+        lowest[trial.arm_id] = min(trial.load.concurrency, lowest.get(trial.arm_id, trial.load.concurrency))
+    return sum(
+        tokens / _tok_per_s(arm.server.device, lowest[arm.arm_id])
+        for arm in arms
+        if arm.arm_id in compared and arm.arm_id in lowest
+    )
 
 
 def _tok_per_s(device: str, concurrency: int) -> float:

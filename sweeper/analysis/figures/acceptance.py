@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sweeper.analysis.figures.common import MOST_LINES, Drawn, Material, hover, load_title
-from sweeper.analysis.figures.style import BASELINE, SOFT, blank, left_titles, template, text
+from sweeper.analysis.figures.style import BASELINE, SOFT, blank, dress, left_titles, text
 from sweeper.analysis.outcome import Outcome
 
 ISO_SPEEDUPS = (0.75, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
@@ -144,7 +144,8 @@ def positions(material: Material) -> Drawn | None:
         longest = max(longest, len(spec.joint) - 1)
         figure.add_trace(_position_line(material, entry, list(spec.joint[1:]), legend=True), row=1, col=1)
         figure.add_trace(_position_line(material, entry, list(spec.conditional or ()), legend=False), row=2, col=1)
-    figure.update_layout(template=template(material.theme), height=560)
+    dress(figure, material.theme)
+    figure.update_layout(height=560)
     figure.update_yaxes(title_text="share of verify steps", range=[0, 1.04], tickformat=".0%", row=1, col=1)
     figure.update_yaxes(title_text="share of those that got there", range=[0, 1.04], tickformat=".0%", row=2, col=1)
     figure.update_xaxes(tickmode="linear", dtick=1, range=[0.8, longest + 0.2])
@@ -200,7 +201,8 @@ def heatmap(material: Material) -> Drawn | None:
             cells = [entry for entry in outcomes if entry.load == load and _topk(entry) == topk]
             figure.add_trace(_heat(cells), row=row, col=column)
     height = 80 + 240 * len(loads)
-    figure.update_layout(template=template(material.theme), height=height, coloraxis=_ratio_colors(outcomes, height))
+    dress(figure, material.theme)
+    figure.update_layout(height=height, coloraxis=_ratio_colors(outcomes, height))
     figure.update_xaxes(type="category")
     figure.update_xaxes(title_text="draft tokens", row=len(loads))
     figure.update_yaxes(type="category")

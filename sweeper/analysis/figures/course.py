@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sweeper.analysis.figures.common import Drawn, Material
-from sweeper.analysis.figures.style import PHASES, blank, template, text
+from sweeper.analysis.figures.style import PHASES, blank, dress, text
 from sweeper.core.result import Measurement
 
 ENDS = ("done", "failed")
@@ -152,7 +152,8 @@ def power(material: Material) -> Drawn | None:
                 row=row,
                 col=1,
             )
-    figure.update_layout(template=template(material.theme), height=420)
+    dress(figure, material.theme)
+    figure.update_layout(height=420)
     figure.update_yaxes(title_text="power (W)", row=1, col=1)
     figure.update_yaxes(title_text="SM clock (MHz)", row=2, col=1)
     figure.update_xaxes(title_text="minutes since the first measurement", row=2, col=1)

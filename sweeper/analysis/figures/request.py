@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sweeper.analysis.figures.common import Drawn
-from sweeper.analysis.figures.style import BASELINE, COLORS, Theme, blank, template, text
+from sweeper.analysis.figures.style import BASELINE, COLORS, Theme, blank, dress, text
 from sweeper.core.sample import Sample
 
 MOST_REQUESTS = 256
@@ -38,7 +38,8 @@ def token_course(sample: Sample, *, theme: Theme = "light") -> Drawn | None:
     figure.add_trace(_stems(times_ms, tokens, words, COLORS[1]), row=2, col=1)
     figure.add_trace(_stems(times_ms[1:], gaps_ms[1:], words[1:], COLORS[2]), row=3, col=1)
     figure.add_vline(x=times_ms[0], line={"color": BASELINE, "dash": "dot"}, row=1, col=1)
-    figure.update_layout(template=template(theme), height=560, showlegend=False)
+    dress(figure, theme)
+    figure.update_layout(height=560, showlegend=False)
     figure.update_yaxes(title_text="tokens", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title_text="tokens at once", rangemode="tozero", row=2, col=1)
     figure.update_yaxes(title_text="gap (ms)", rangemode="tozero", row=3, col=1)

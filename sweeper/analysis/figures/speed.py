@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from sweeper.analysis.figures.common import MOST_LINES, Drawn, Material, hover, load_title
-from sweeper.analysis.figures.style import BAND, BASELINE, SOFT, blank, left_titles, template, text
+from sweeper.analysis.figures.style import BAND, BASELINE, SOFT, blank, dress, left_titles, text
 from sweeper.analysis.outcome import Outcome
 from sweeper.analysis.points import Latency
 from sweeper.analysis.statistics import Estimate
@@ -44,7 +44,8 @@ def speedup(material: Material) -> Drawn | None:
             figure.add_vrect(x0=1 / floor, x1=floor, fillcolor=BAND, line_width=0, layer="below", row=row, col=1)
         figure.add_vline(x=1, line={"color": BASELINE, "width": 3}, layer="below", row=row, col=1)
     left_titles(figure)
-    figure.update_layout(template=template(material.theme), height=height, showlegend=False)
+    dress(figure, material.theme)
+    figure.update_layout(height=height, showlegend=False)
     figure.update_xaxes(title_text="speed ÷ baseline speed (×)", row=len(panels), col=1)
     floors = [material.comparison.floors.get(load, 1.0) for load in panels]
     figure.update_xaxes(range=_ratio_range([entry for rows in panels.values() for entry in rows], max(floors)))
@@ -285,7 +286,8 @@ def latency(material: Material) -> Drawn | None:
         figure.update_xaxes(title_text=f"{quantity.upper()} (ms)", rangemode="tozero", row=row, col=1)
     left_titles(figure)
     figure.update_yaxes(range=[-0.6, len(outcomes) - 0.4])
-    figure.update_layout(template=template(material.theme), height=height, showlegend=False)
+    dress(figure, material.theme)
+    figure.update_layout(height=height, showlegend=False)
     hidden = len(material.arms(len(material.looks))) - len(shown)
     return Drawn(
         name="latency",
