@@ -108,7 +108,7 @@ def _shown(message: str) -> str:
 def _crashed(error: Exception, argv: Sequence[str]) -> int:
     try:
         handle, name = tempfile.mkstemp(prefix="sweeper-crash-", suffix=".log")
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"sweeper {__version__}, Python {sys.version}\ncommand: {argv[0] if argv else ''}\n\n")
             file.write("".join(traceback.format_exception(error)))
         told = f"the traceback is in {Path(name)}"

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from sweeper.core.events import RunEnded
-from sweeper.core.plain import plain
+from sweeper.core.plain import plain, sendable
 from sweeper.core.redaction import redact_urls
 from sweeper.core.result import Failed, Skipped
 from sweeper.core.run import RunData
-from sweeper.errors import SweeperError
+from sweeper.errors import ConfigError, SweeperError
 
 
 @click.command()
@@ -38,6 +38,9 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     from sweeper.execution import selection, session
 
     chosen = session.Options(**options)
+    for path in (experiment, chosen.results_dir):
+        if not sendable(str(path.absolute())):
+            raise ConfigError(f"{path}: its path is no UTF-8 text, which Ray cannot pass on; rename it")
     prepared = session.prepare(experiment)
     if chosen.only is not None:
         selection.select(prepared.plan, chosen.only)  # a slip in it is told before Ray is started

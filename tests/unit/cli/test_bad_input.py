@@ -32,6 +32,13 @@ def test_a_missing_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert said([command, path], capsys) == f"sweeper: {path}: no such file; see experiments/ for examples"
 
 
+def test_a_results_folder_that_is_no_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/re\xff")
+    text = said(["run", experiment(tmp_path, HEAD), "--out", out], capsys)
+    assert "its path is no UTF-8 text, which Ray cannot pass on; rename it" in text
+    assert not Path(out).exists()
+
+
 @pytest.mark.parametrize("command", ["plan", "check", "run"])
 def test_a_folder_for_a_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a folder, not an experiment file" in said([command, str(tmp_path)], capsys)
