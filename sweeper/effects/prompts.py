@@ -195,15 +195,16 @@ def _plain(messages: Sequence[tuple[str, str]]) -> str:
     return "\n\n".join(content for _, content in messages)
 
 
+STEADY_ONLY = "the steady window counts"
+
+
 def _scarcity(prompts: Sequence[Prompt], workload: Workload) -> list[str]:
     warnings = []
     if len(prompts) < workload.num_prompts:
         warnings.append(f"{workload.prompts} has {len(prompts)} prompts, not the {workload.num_prompts} asked for")
     distinct, widest = len({prompt.text for prompt in prompts}), max(workload.concurrency)
     if distinct < 8 * widest:
-        warnings.append(
-            f"{distinct} distinct prompts are fewer than 8 × concurrency {widest}: the steady window counts"
-        )
+        warnings.append(f"{distinct} distinct prompts are fewer than 8 × concurrency {widest}: {STEADY_ONLY}")
     return warnings
 
 

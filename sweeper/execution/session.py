@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.core.events import Display, RunEnded
-from sweeper.core.experiment import Experiment
+from sweeper.core.experiment import Experiment, Workload
 from sweeper.core.redaction import redact_value
 from sweeper.core.result import Fingerprint
 from sweeper.core.run import RunData
@@ -18,7 +18,7 @@ from sweeper.effects.facts import load_experiment
 from sweeper.effects.fingerprint import engine_fingerprint
 from sweeper.effects.gpu import NvmlGpus
 from sweeper.effects.hub import local_checkpoint
-from sweeper.effects.prompts import load_prompts
+from sweeper.effects.prompts import STEADY_ONLY, load_prompts
 from sweeper.effects.requirements import require
 from sweeper.errors import StoreError
 from sweeper.execution.accounts import Accounts
@@ -55,7 +55,7 @@ class Prepared:
     fingerprint: Fingerprint
     skips: tuple[tuple[str, str, str], ...]
     warnings: tuple[str, ...] = ()
-    """What the doctor found and did not refuse."""
+    """What is to be known of the prompts, and what the doctor found and did not refuse."""
 
     @property
     def greedy(self) -> bool:
@@ -95,7 +95,7 @@ def prepare(path: Path) -> Prepared:
         prompts=prompts,
         fingerprint=_fingerprint(experiment, prompts),
         skips=examined.skips,
-        warnings=examined.warnings,
+        warnings=(*prompt_warnings(prompts, experiment.workload), *examined.warnings),
     )
 
 
@@ -190,7 +190,20 @@ def _fingerprint(experiment: Experiment, prompts: PromptSet) -> Fingerprint:
 
 
 def _environment(prepared: Prepared) -> Mapping[str, Any]:
-    return describe_environment(python=prepared.experiment.engine.python)
+    workload, prompts = prepared.experiment.workload, prepared.prompts
+    said = {
+        "source": redact_value(prompts.source),
+        "chat_template": prompts.template,
+        "template_arguments": redact_value(dict(workload.chat_template_kwargs)),
+        "warnings": list(prompt_warnings(prompts, workload)),
+    }
+    return {**describe_environment(python=prepared.experiment.engine.python), "prompts": said}
+
+
+def prompt_warnings(prompts: PromptSet, workload: Workload) -> tuple[str, ...]:
+    """Without what the plan said already: that so few prompts leave only the steady window."""
+    few = workload.num_prompts < 8 * max(workload.concurrency)
+    return tuple(words for words in prompts.warnings if not (few and words.endswith(STEADY_ONLY)))
 
 
 def _selected(prepared: Prepared, options: Options) -> frozenset[str] | None:

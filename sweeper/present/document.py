@@ -181,6 +181,8 @@ def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
     notes += _twin_notes(comparison)
     notes += answer_notes(comparison)
     notes += [f"On disk: {problem}." for problem in run.problems]
+    prompts = run.environment.get("prompts")
+    notes += [f"Prompts: {words}." for words in prompts.get("warnings") or ()] if isinstance(prompts, Mapping) else []
     # The plan's own warning about single starts says the same before the run.
     warnings = [warning for warning in run.plan.warnings if "start-to-start" not in warning]
     return tuple(notes + [f"{warning[:1].upper()}{warning[1:]}." for warning in warnings])

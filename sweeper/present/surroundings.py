@@ -14,7 +14,7 @@ _MOST_CHARACTERS = 80
 def environment_words(run: RunData) -> tuple[tuple[str, str], ...]:
     """Name and value, in the order of environment.json; what is absent is left out."""
     first = run.measurements[0] if run.measurements else None
-    known = {_name(key): words for key, value in run.environment.items() if (words := _words(value, key))}
+    known = {_name(key): words for key, value in run.environment.items() if (words := _words(_quiet(value), key))}
     if first:
         engine = first.fingerprint.engine
         known |= {
@@ -30,6 +30,11 @@ def environment_words(run: RunData) -> tuple[tuple[str, str], ...]:
     if python:
         known["interpreter of the servers"] = python
     return tuple((key.replace("_", " "), value) for key, value in known.items())
+
+
+def _quiet(value: Any) -> Any:
+    """Warnings about the prompts stand at the top of a report."""
+    return {key: item for key, item in value.items() if key != "warnings"} if isinstance(value, Mapping) else value
 
 
 def _name(key: str) -> str:
