@@ -1,5 +1,6 @@
 """The command that starts a configuration again, outside Sweeper."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -11,6 +12,7 @@ from sweeper.engine.argv import paste_line
 
 OURS = ("--host", "--port", "--served-model-name", "--nccl-port")
 """Flags of one start that mean nothing to another."""
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 OUR_ENVIRONMENT = ("SWEEPER_LAUNCH_ID", "CUDA_VISIBLE_DEVICES", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -50,11 +52,23 @@ def _without_ours(argv: list[str]) -> list[str]:
 
 
 def wrapped(command: str, width: int = 96) -> str:
-    """The same command over several lines, broken before flags with a backslash."""
+    """The same command over several lines, broken before flags (between words where one is too long) by a backslash."""
     lines: list[str] = []
-    for chunk in command.replace(" --", "\n--").split("\n"):
+    for chunk in _chunks(command, width - len("   \\")):
         if lines and len(lines[-1]) + len(chunk) + 3 <= width:
             lines[-1] += f" {chunk}"
         else:
             lines.append(chunk if not lines else f"  {chunk}")
     return " \\\n".join(lines)
+
+
+def _chunks(command: str, most: int) -> list[str]:
+    """Each flag with its values, as one; words as they are quoted, so that none is broken inside."""
+    chunks: list[list[str]] = [[]]
+    for word in _WORD.findall(command):
+        if word.startswith("--"):
+            chunks.append([])
+        chunks[-1].append(word)
+    together = [" ".join(words) for words in chunks if words]
+    parted = [[text] if len(text) <= most else _WORD.findall(text) for text in together]
+    return [text for texts in parted for text in texts]

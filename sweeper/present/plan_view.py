@@ -17,6 +17,7 @@ from sweeper.engine.rules import longest_accept
 from sweeper.planning.axes import server_sides, shown_axes, speculative_sides
 from sweeper.planning.labels import axes_text
 from sweeper.planning.placement import Place, Placed, Room, jobs_of, makespan_s, timetable
+from sweeper.present.launch_command import wrapped
 from sweeper.present.numbers import counted
 
 
@@ -248,10 +249,13 @@ def _gpus(place: Place) -> str:
 
 
 def _commands(plan: Plan, limit: int | None) -> Iterator[RenderableType]:
-    yield Text("\n Commands", style="bold")
+    title = Text("\n Commands", style="bold")
+    if any(arm.server.device == "cpu" for arm in plan.arms):
+        title.append("   `sweeper run` adds what the CPU engine needs in its environment", style="not bold dim")
+    yield title
     for arm in plan.arms if limit is None else plan.arms[:limit]:
         yield Text(f" # {arm.label}", style="dim")
-        yield Text(f" {paste_line(arm.server)}", overflow="fold")
+        yield Text(wrapped(paste_line(arm.server), 78), no_wrap=True, overflow="ignore")
 
 
 def _foot(view: View) -> RenderableType:

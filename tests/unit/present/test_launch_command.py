@@ -1,5 +1,6 @@
 """The command that a reader pastes."""
 
+import shlex
 from dataclasses import replace
 
 from sweeper.core.run import RunData
@@ -34,3 +35,14 @@ def test_wrapping_adds_only_backslashes_and_spaces() -> None:
     command = paste_command(run, run.plan.arms[1])
     assert " ".join(wrapped(command, width=60).replace("\\\n", "").split()) == command
     assert max(map(len, wrapped(command, width=60).splitlines())) <= 62
+
+
+def test_a_wrapped_command_is_the_same_to_a_shell_also_where_a_value_looks_like_a_flag() -> None:
+    command = (
+        "A='x --y' python -m sglang.launch_server --model-path /models/a --json '{\"a\": \"x --y\"}' --flag "
+        "--draft-model-path /a/path/that/is/much/longer/than/the/width/of/this/terminal --ids 1 2 3"
+    )
+    lines = wrapped(command, width=40).split("\n")
+    assert all(line.endswith(" \\") for line in lines[:-1]) and len(lines) > 4
+    assert shlex.split("\n".join(lines).replace("\\\n", " ")) == shlex.split(command)
+    assert all(len(line) <= 40 for line in lines if "/much/longer/" not in line)
