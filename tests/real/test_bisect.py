@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_the_draft_with_broken_layer_ids_is_the_first_bad_one(tmp_path: Path) ->
     assert good["value"] > 1.25 * bad["value"] > 1.25
 
 
-def test_the_first_bad_interpreter_is_found_in_a_list_of_simulated_engines(tmp_path: Path) -> None:
+def test_the_first_bad_of_simulated_engines_is_found_by_a_hunt_that_was_killed_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     stand_in = stand_in_python(tmp_path / "stand-in").read_text()
     for version, acceptance in (("0.5.20", 0.75), ("0.5.21", 0.4), ("0.5.22", 0.4)):
@@ -59,14 +60,41 @@ def test_the_first_bad_interpreter_is_found_in_a_list_of_simulated_engines(tmp_p
     (tmp_path / "hunt.yaml").write_text(
         text.replace("speculative.draft_model_path: [v1, v2]", f"engine.python: [{versions}]")
     )
-    found = bisect(tmp_path, "--axis", "engine_version", "--good", "0.5.20", "--bad", "0.5.22")
+    asked = ("--axis", "engine_version", "--good", "0.5.20", "--bad", "0.5.22")
+    kill_after_the_first_version(tmp_path, *asked)
+    [first] = probes(tmp_path)
+    found = bisect(tmp_path, *asked)
     assert found["first_bad"].endswith("python-0.5.21") and found["last_good"].endswith("python-0.5.20")
+    assert probes(tmp_path)[0] == first and len(probes(tmp_path)) == 3
+
+
+def probes(folder: Path) -> list[dict[str, Any]]:
+    """What the only hunt so far has kept."""
+    kept = [json.loads(file.read_text())["probes"] for file in (folder / "out").glob("*/hunt.json")]
+    return kept[0] if kept else []
+
+
+def kill_after_the_first_version(folder: Path, *options: str) -> None:
+    command, env = bisection(folder, *options)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
+        try:
+            while not probes(folder):
+                assert process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.05)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def bisection(folder: Path, *options: str) -> tuple[list[str], dict[str, str]]:
+    command = [sys.executable, "-m", "sweeper", "bisect", "hunt.yaml", *options]
+    command += ["--repeats", "2", "--out", "out", "--json"]
+    return command, {**os.environ, "SWEEPER_STATE_DIR": str(folder / "state")}
 
 
 def bisect(folder: Path, *options: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "sweeper", "bisect", "hunt.yaml", *options]
-    command += ["--repeats", "2", "--out", "out", "--json"]
-    env = {**os.environ, "SWEEPER_STATE_DIR": str(folder / "state")}
+    command, env = bisection(folder, *options)
     ended = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1000)
     assert ended.returncode == 0, ended.stderr[-3000:]
     answer: dict[str, Any] = json.loads(ended.stdout)
