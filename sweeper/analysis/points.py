@@ -95,6 +95,10 @@ class Numbers:
     """Most seen, of all GPUs of the server."""
     memory_free_share: float | None
     category_decode_ms: Mapping[str, float] = field(default_factory=dict)
+    whole_tok_per_s: float | None = None
+    """Over all of each window, ramp and tail included; `output_tok_per_s` is this or the next."""
+    steady_tok_per_s: float | None = None
+    """While the asked concurrency was in flight; None: a measurement never reached it."""
     steady_latencies: Latencies | None = None
     """Of the requests without ramp and tail; None: a measurement never reached its concurrency."""
     turns: tuple[TurnNumbers, ...] = ()
@@ -193,9 +197,17 @@ def pool(measurements: Sequence[Measurement], *, steady: bool) -> Numbers:
         memory_used_bytes=max((used for used in memory if used is not None), default=None),
         memory_free_share=_memory_free(measurements),
         category_decode_ms=_category_times(metrics),
+        whole_tok_per_s=_geometric([entry.output_tok_per_s for entry in metrics]),
+        steady_tok_per_s=_geometric([entry.steady_output_tok_per_s for entry in metrics]),
         steady_latencies=_steady(metrics),
         turns=_turns(metrics),
     )
+
+
+def _geometric(rates: Sequence[float | None]) -> float | None:
+    """None as soon as one is absent: a mean over other windows than its neighbour's would compare unlike things."""
+    known = [rate for rate in rates if rate]
+    return geometric_mean(known) if known and len(known) == len(rates) else None
 
 
 def _energy_per_token(measurements: Sequence[Measurement]) -> float | None:

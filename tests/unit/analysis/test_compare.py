@@ -212,6 +212,9 @@ def test_few_requests_a_worker_rank_the_steady_window() -> None:
     run = model_run(concurrency=(1, 32))  # 64 requests: 64 a worker, and 2
     chosen = {entry.load: entry.numbers.steady for entry in compare(run).outcomes if entry.numbers}
     assert chosen == {"1": False, "32": True}
+    for row in frame(run).to_dict("records"):
+        assert row["steady_tok_per_s"] == pytest.approx(row["whole_tok_per_s"] * 1.04), "as the model has it"
+        assert row["output_tok_per_s"] == row[f"{row['window']}_tok_per_s"]
 
 
 def test_categories_have_their_own_intervals_and_a_geometric_mean() -> None:
