@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -64,6 +65,17 @@ def to_entry(number: Signals, *who: str, controller: bool = False) -> Strike:
                     with suppress(ProcessLookupError):
                         os.kill(entry[name]["pid"], number)
         if controller:
+            process.kill()
+
+    return strike
+
+
+def empty_ledger(*, kill: bool) -> Strike:
+    """As a cleaner of temporary folders does it, under a server that lives."""
+
+    def strike(place: Place, process: Process, rng: random.Random) -> None:
+        shutil.rmtree(place.state / "ledger", ignore_errors=True)
+        if kill:
             process.kill()
 
     return strike
@@ -150,6 +162,8 @@ def _signals() -> Iterator[Fault]:
     yield Fault("server stopped, so that it hangs", "measuring", to_entry(SIGSTOP, "server"))
     yield Fault("keeper SIGKILL at measuring", "measuring", to_entry(SIGKILL, "keeper"))
     yield Fault("keeper and controller SIGKILL", "measuring", to_entry(SIGKILL, "keeper", controller=True))
+    yield Fault("ledger emptied", "measuring", empty_ledger(kill=False))
+    yield Fault("ledger emptied, then controller SIGKILL", "measuring", empty_ledger(kill=True))
     yield Fault("keeper and server SIGKILL", "measuring", to_entry(SIGKILL, "keeper", "server"))
     yield Fault("server and controller SIGKILL", "measuring", to_entry(SIGKILL, "server", controller=True))
 
