@@ -43,6 +43,7 @@ def main() -> int:
     if before:
         print("\n".join(f"{number + 1:4d}  {row(one)}" for number, one in sorted(journal.outcomes.items())))
     print(summary(journal.ordered(), args.seed))
+    print("\n" + table(journal.ordered()))
     return 0 if all(outcome.fine for outcome in journal.ordered()) else 1
 
 
@@ -73,6 +74,25 @@ def summary(outcomes: Sequence[Outcome], seed: int) -> str:
         f"foreign {sum(one.foreign for one in outcomes)}, "
         f"not resumed {sum(not one.resumed for one in outcomes)}, hung {sum(one.exit_code is None for one in outcomes)}"
     )
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Markdown, a line for each kind of fault."""
+    kinds = {name: [one for one in outcomes if one.fault == name] for name in sorted({one.fault for one in outcomes})}
+    heads = ("fault", "times", "exit codes", "lost results", "leaked processes", "foreign kills", "resumed")
+    lines = [heads, tuple("---" for _ in heads)]
+    for name, ones in kinds.items():
+        codes = sorted({"hung" if one.exit_code is None else str(one.exit_code) for one in ones})
+        lines.append((name, *_counted(ones, ", ".join(codes))))
+    total = (f"**{text}**" if text else "" for text in _counted(outcomes, ""))
+    lines.append((f"**all, {len(kinds)} kinds**", *total))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _counted(outcomes: Sequence[Outcome], codes: str) -> tuple[str, ...]:
+    lost, leaked = sum(one.lost for one in outcomes), sum(len(one.leaked) for one in outcomes)
+    foreign, resumed = sum(one.foreign for one in outcomes), sum(one.resumed for one in outcomes)
+    return str(len(outcomes)), codes, str(lost), str(leaked), str(foreign), str(resumed)
 
 
 def _arguments() -> argparse.Namespace:
