@@ -75,6 +75,8 @@ def _unnamed(case: Case) -> Verdict:
 
 
 def check_algorithm(case: Case) -> Verdict:
+    if case.algorithm == "EAGLE3" and case.kind is None and _is_ordinary(case):
+        return Verdict(findings=(_no_draft(case),))
     if case.kind is None or case.algorithm not in ("EAGLE3", *EAGLE_LIKE):
         return Verdict(unchecked=f"algorithm {case.algorithm} with a draft of class {case.config.architecture}")
     if case.eagle3_draft and case.algorithm in EAGLE_LIKE:
@@ -88,6 +90,23 @@ def check_algorithm(case: Case) -> Verdict:
         )
         return Verdict(findings=(found,))
     return Verdict(excluded=f"algorithm: {case.algorithm} fits a draft of this kind")
+
+
+def _is_ordinary(case: Case) -> bool:
+    """A language model of its own, by class name and by tensors: it has no `fc` that takes states of a target."""
+    ordinary = (case.config.architecture or "").endswith(("ForCausalLM", "ForConditionalGeneration"))
+    layers = any(_LAYER.search(name) for name in case.manifest.tensors)
+    return ordinary and layers and case.manifest.named("fc.weight") is None
+
+
+def _no_draft(case: Case) -> Finding:
+    return finding(
+        "error",
+        "draft-is-a-model",
+        f"{case.config.architecture} without fc.weight is a model of its own, no EAGLE-3 draft: the engine loads it, "
+        "finds no draft vocabulary on it and ends with an AttributeError (hot_token_id).",
+        "Name the draft's folder; a small model of the same vocabulary drafts with --speculative-algorithm STANDALONE.",
+    )
 
 
 def _eagle_for_eagle3(case: Case) -> Finding:

@@ -109,7 +109,7 @@ def _is_norm(name: str) -> bool:
 
 def check_shapes(case: Case) -> Verdict:
     if case.loading is None or case.kind is None:
-        return Verdict(unchecked=f"shapes: {_NO_WEIGHTS}")
+        return Verdict(unchecked=f"shapes: {_NO_WEIGHTS}" if not case.manifest.tensors else "shapes: unknown class")
     wanted = parameters(case.config, case.kind, case.version)
     wrong: dict[str, list[str]] = {}
     for item in case.loading.placements:

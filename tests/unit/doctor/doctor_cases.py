@@ -267,6 +267,14 @@ FAULTS: tuple[Fault, ...] = (
         draft=eagle2_draft(),
         expected="algorithm-eagle3-for-eagle",
     ),
+    Fault(
+        case="class",
+        what="an ordinary model in place of a draft",
+        draft=LLAMA.configured(architectures=["LlamaForCausalLM"])
+        .without("fc.", "hidden_norm", "d2t", "t2d")
+        .renamed("midlayer.", "model.layers.0."),
+        expected="draft-is-a-model",
+    ),
     Fault(case="defaults", what="no model_type", draft=_left_out(LLAMA, "model_type"), expected="model-type-missing"),
     Fault(
         case="defaults",

@@ -88,3 +88,11 @@ def test_server_arguments_and_environment_are_part_of_the_question(
     assert run_cli(["doctor", str(path), *options]) == 1
     codes = [item["code"] for item in json.loads(capsys.readouterr().out)["findings"]]
     assert codes == ["simulated-acceptance", "draft-inherits-quantization"]
+
+
+def test_the_target_itself_given_as_its_draft_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["doctor", "toy:target", "--target", "toy:target", "--engine-version", "0.5.23"]) == 1
+    said = capsys.readouterr().out
+    assert "draft-is-a-model" in said and "no weights" not in said
+    standalone = ["--algorithm", "STANDALONE", "--engine-version", "0.5.23"]
+    assert run_cli(["doctor", "toy:target", "--target", "toy:target", *standalone]) == 0
