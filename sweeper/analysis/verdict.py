@@ -157,7 +157,7 @@ def _no_gain(comparison: Comparison, family: str) -> str:
     compared = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family and entry.estimate]
     rivals = [entry for entry in compared if not comparison.barred(entry.arm)]
     if not rivals:
-        return "Leave speculation off: no configuration gives the baseline's answers"
+        return "No configuration gives the baseline's answers, so none may win (run: {lossy: rank} lets them)"
     if any(entry.standing == "undecided" for entry in rivals):
         return "Undecided: one measurement a configuration has no interval; measure with more repeats"
     closest = max(rivals, key=lambda entry: entry.estimate.ratio if entry.estimate else 0)

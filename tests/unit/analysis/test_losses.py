@@ -65,11 +65,12 @@ def test_the_verdict_names_the_faster_one_with_its_loss_in_the_same_sentence() -
     assert text.count(".") == text.replace(". ", "").count("."), "one sentence"
 
 
-def test_where_only_lossy_configurations_are_faster_speculation_stays_off() -> None:
+def test_where_all_are_lossy_none_wins_and_the_verdict_says_how_to_rank_them() -> None:
     comparison = compare(run({"5-1-6": 3, "3-1-4": 1}))
     assert labels(comparison) == ["baseline"] and comparison.winners[0].ties == ()
     text = headline(comparison)
-    assert text.startswith("Leave speculation off: no configuration gives the baseline's answers; faster but not")
+    assert text.startswith("No configuration gives the baseline's answers, so none may win (run: {lossy: rank} ")
+    assert "; faster but not lossless, hence not ranked: 5-1-6, 2.2" in text
     assert "5-1-6" in text and "(1 of 40 greedy answers" in text
 
 
