@@ -1,5 +1,6 @@
 """What the stand-in lacks is named; what SGLang probes for is answered honestly."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -32,8 +33,23 @@ def test_probes_answer_no_for_unknown_ops_and_yes_for_provided_ones():
 
 
 def test_ops_are_registered_with_schemas():
-    schema = torch.ops.sgl_kernel.fused_add_rmsnorm_cpu.default._schema
+    schema = torch._C._get_schema("sgl_kernel::fused_add_rmsnorm_cpu", "")
     assert [argument.is_write for argument in schema.arguments] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("name", [name for name in sgl_kernel.__all__ if name.endswith("_cpu")])
+def test_a_schema_lists_the_arguments_that_the_short_way_takes(name):
+    """SGLang's calls do not pass the dispatcher, so nothing else would notice that the two differ."""
+    short = getattr(torch.ops.sgl_kernel, name)
+    assert short is getattr(sgl_kernel, name)
+    schema = torch._C._get_schema(f"sgl_kernel::{name}", "")
+    assert [argument.name for argument in schema.arguments] == list(inspect.signature(short).parameters)
+
+
+def test_an_op_that_goes_through_the_dispatcher_does_the_same():
+    x, weight = torch.randn(3, 8), torch.rand(8)
+    registered, _ = torch._C._jit_get_operation("sgl_kernel::rmsnorm_cpu")
+    assert torch.equal(registered(x, weight, 1e-5), torch.ops.sgl_kernel.rmsnorm_cpu(x, weight, 1e-5))
 
 
 @pytest.mark.parametrize("statement", ["from sgl_kernel import moe_sum", "import sgl_kernel.mamba"])

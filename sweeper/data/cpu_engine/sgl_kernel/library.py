@@ -13,14 +13,15 @@ LIBRARY: Any = torch.library.Library("sgl_kernel", "FRAGMENT")  # type: ignore[n
 def op(schema: str) -> Callable[[Kernel], Kernel]:
     """Registers the decorated function as `torch.ops.sgl_kernel.<name>` with this schema.
 
-    Schemas follow the calls in SGLang 0.5.23; `(a!)` marks what the op writes. The function itself is returned,
-    so `from sgl_kernel import <name>` calls it without a trip through the dispatcher.
+    Schemas follow the calls in SGLang 0.5.23; `(a!)` marks what the op writes. `torch.ops.sgl_kernel.<name>` is the
+    function itself: a trip through the dispatcher and back costs each call of a decoding step 2 to 15 µs.
     """
     name = schema.partition("(")[0]
 
     def register(kernel: Kernel) -> Kernel:
         LIBRARY.define(schema)
         LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+        setattr(torch.ops.sgl_kernel, name, kernel)
         return kernel
 
     return register

@@ -13,6 +13,7 @@ MAX_PACKED = 4 << 20
 _PACKED = "sweeper_packed_weight"
 
 _mkldnn: Any = torch.ops.mkldnn
+_product: Any = _mkldnn._linear_pointwise.default
 _CAN_PACK: bool = torch._C._has_mkldnn and _mkldnn._is_mkldnn_bf16_supported()
 
 
@@ -30,7 +31,7 @@ def weight_packed_linear(
     packed = _packed(weight) if x.dtype == weight.dtype == torch.bfloat16 else None
     if packed is None:
         return functional.linear(x, weight, narrow_bias)
-    product: torch.Tensor = _mkldnn._linear_pointwise(x, packed, narrow_bias, "none", [], "")
+    product: torch.Tensor = _product(x, packed, narrow_bias, "none", [], "")
     return product
 
 
