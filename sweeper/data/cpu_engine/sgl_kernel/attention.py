@@ -45,9 +45,10 @@ def decode_attention_cpu(  # noqa: PLR0913 - the engine's signature
     at loc first. sliding_window counts the visible rows, 0 means all of them."""
     _refuse_other_families(k_buffer, is_cross_attn, encoder_lens, sinks)
     if key is not None and value is not None and loc is not None:
-        k_buffer.index_copy_(0, loc.long(), key.view(-1, *k_buffer.shape[1:]).to(k_buffer.dtype))
-        v_buffer.index_copy_(0, loc.long(), value.view(-1, *v_buffer.shape[1:]).to(v_buffer.dtype))
-    sees = Visibility(req_to_token=req_to_token, tree_mask=None, sliding_window=sliding_window, is_causal=True)
+        slots = loc.long()
+        _store(k_buffer, slots, key)
+        _store(v_buffer, slots, value)
+    sees = Visibility(req_to_token, None, sliding_window, True)
     for block in pass_layout((req_pool_indices.tolist(), seq_lens.tolist()), k_buffer, sees):
         _attend(block, query, output, k_buffer, v_buffer, sm_scale, logit_cap)
 
@@ -91,12 +92,16 @@ def extend_attention_cpu(  # noqa: PLR0913 - the engine's signature
     _refuse_other_families(k_buffer, is_cross_attn, encoder_lens, sinks)
     if tree_mask is not None and sliding_window > 0:
         raise NotImplementedError(not_provided("a tree of drafts under a sliding window"))
-    sees = Visibility(
-        req_to_token=req_to_token, tree_mask=tree_mask, sliding_window=sliding_window, is_causal=is_causal
-    )
+    sees = Visibility(req_to_token, tree_mask, sliding_window, is_causal)
     sizes = (req_pool_indices.tolist(), seq_lens.tolist(), extend_seq_lens.tolist(), extend_start_loc.tolist())
     for block in pass_layout(sizes, k_buffer, sees):
         _attend(block, query, output, k_buffer, v_buffer, sm_scale, logit_cap)
+
+
+def _store(buffer: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
+    if rows.dtype != buffer.dtype:
+        rows = rows.to(buffer.dtype)
+    buffer.index_copy_(0, slots, rows.view(-1, *buffer.shape[1:]))
 
 
 def _attend(  # noqa: PLR0913 - the tensors of one attention call
@@ -110,8 +115,7 @@ def _attend(  # noqa: PLR0913 - the tensors of one attention call
 ) -> None:
     """Attends for the block's queries and writes their rows of output."""
     asked = query[block.rows].view(block.requests, block.new, *query.shape[1:]).transpose(1, 2).float()
-    keys = k_buffer.index_select(0, block.slots).float().view(block.requests, -1, *k_buffer.shape[1:]).transpose(1, 2)
-    values = v_buffer.index_select(0, block.slots).float().view(block.requests, -1, *v_buffer.shape[1:]).transpose(1, 2)
+    keys, values = _seen(k_buffer, block), _seen(v_buffer, block)
     if logit_cap > 0:
         attended = _capped_attention(asked, keys, values, block.bias, sm_scale, logit_cap)
     else:
@@ -124,6 +128,12 @@ def _attend(  # noqa: PLR0913 - the tensors of one attention call
     else:
         kept, rows = block.kept
         output[rows] = flat[kept].to(output.dtype)
+
+
+def _seen(buffer: torch.Tensor, block: Block) -> torch.Tensor:
+    """[requests, kv_heads, length, head_dim]"""
+    rows = buffer.index_select(0, block.slots).float()
+    return rows.view(block.requests, -1, *buffer.shape[1:]).transpose(1, 2)
 
 
 def _capped_attention(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 
@@ -27,9 +28,11 @@ class Span:
     first_bit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visibility:
-    """The rules of one pass. sliding_window counts the rows that a query sees, itself included; 0 is all of them."""
+class Visibility(NamedTuple):
+    """The rules of one pass. sliding_window counts the rows that a query sees, itself included; 0 is all of them.
+
+    A tuple, since every layer of every step makes one.
+    """
 
     req_to_token: torch.Tensor
     tree_mask: torch.Tensor | None
@@ -107,6 +110,8 @@ def _pieces(span: Span, sees: Visibility) -> list[Span]:
 
 def _groups(spans: Sequence[Span]) -> list[Sequence[Span]]:
     """All in one padded call or each in its own, whichever costs less."""
+    if len(spans) == 1:
+        return [spans]
     padded = len(spans) * max(span.new + QUERY_COST for span in spans) * max(span.length for span in spans)
     apart = sum(CALL_COST + (span.new + QUERY_COST) * span.length for span in spans)
     if padded <= MAX_PAIRS and CALL_COST + padded <= apart:
@@ -117,15 +122,16 @@ def _groups(spans: Sequence[Span]) -> list[Sequence[Span]]:
 def _block(spans: Sequence[Span], sees: Visibility) -> Block:
     new = max(span.new for span in spans)
     length = max(span.length for span in spans)
-    columns = torch.arange(length)
-    lengths = torch.tensor([span.length for span in spans]).view(-1, 1)
     rows, kept = _query_rows(spans, new)
-    slots = sees.req_to_token[torch.tensor([span.request for span in spans]), :length].long()
-    if len(spans) > 1:
-        slots = slots.masked_fill(columns >= lengths, 0)
     bias = None
+    if len(spans) == 1:
+        slots = sees.req_to_token[spans[0].request, :length].long()
+    else:
+        lengths = torch.tensor([span.length for span in spans]).view(-1, 1)
+        slots = sees.req_to_token[torch.tensor([span.request for span in spans]), :length].long()
+        slots = slots.masked_fill(torch.arange(length) >= lengths, 0)
     if len(spans) > 1 or sees.sliding_window > 0 or (new > 1 and sees.is_causal):
-        visible = _visible(spans, new, columns, sees)
+        visible = _visible(spans, new, torch.arange(length), sees)
         bias = torch.zeros(visible.shape).masked_fill(~visible, float("-inf")).unsqueeze(1)
     return Block(requests=len(spans), new=new, rows=rows, kept=kept, slots=slots.flatten(), bias=bias)
 
