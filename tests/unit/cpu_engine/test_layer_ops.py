@@ -1,7 +1,7 @@
 """Norms, activations, rotary embedding and linear layers against formulas in float64."""
 
 import pytest
-import sgl_kernel  # noqa: F401 - registers the ops
+import sgl_kernel
 import torch
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -74,6 +74,23 @@ def test_heads_turn_by_their_position(is_neox, rotary_dim, dtype):
     assert torch.equal(query, kept)
     close(new_query, rotated(query, positions, cache, 16, is_neox), steps=8)
     close(new_key, rotated(key, positions, cache, 16, is_neox), steps=8)
+
+
+def test_a_table_too_long_to_be_spread_out_turns_the_same(monkeypatch):
+    query, key = torch.randn(6, 4 * 16), torch.randn(6, 2 * 16)
+    cache, positions = torch.randn(60, 16), torch.randint(0, 60, (6,))
+    spread = ops.rotary_embedding_cpu(positions, query, key, 16, cache, True)
+    monkeypatch.setattr(sgl_kernel.layers, "MAX_SPREAD", 0)
+    looked_up = ops.rotary_embedding_cpu(positions, query, key, 16, cache.clone(), True)
+    assert all(torch.equal(one, other) for one, other in zip(spread, looked_up, strict=True))
+
+
+def test_a_table_turns_heads_of_either_style():
+    query, key = torch.randn(6, 4 * 16), torch.randn(6, 2 * 16)
+    cache, positions = torch.randn(60, 16), torch.arange(6)
+    for is_neox in (True, False, True):
+        new_query, _ = ops.rotary_embedding_cpu(positions, query, key, 16, cache, is_neox)
+        close(new_query, rotated(query, positions, cache, 16, is_neox), steps=8)
 
 
 def test_heads_that_lie_in_a_wider_tensor_turn_too():
