@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from sweeper.present.dashboard.app import create_app
 from sweeper.present.dashboard.serve import DashboardServer
 
+PATIENCE_MS = 60_000
+"""How fast this machine is at the moment is no property of a page."""
+expect.set_options(timeout=PATIENCE_MS)
 ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
 FLAGS = [
     "--headless",
@@ -102,6 +105,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
     def make(width: int = 1280, height: int = 900, scheme: str = "light") -> Visitor:
         dark = "dark" if scheme == "dark" else "light"
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=dark)
+        context.set_default_timeout(PATIENCE_MS)
         visitor = Visitor(page=context.new_page(), troubles=[])
 
         def hear(message: ConsoleMessage) -> None:

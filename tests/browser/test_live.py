@@ -117,11 +117,11 @@ def test_a_run_is_watched_to_its_end(going: Going, visit: Callable[..., Visitor]
         panel.locator(".notices summary").click()
         expect(panel.locator(".notices")).to_contain_text("tried once more")
         # The table below follows without a reload.
-        expect(page.locator("#results tr", has_text="3-1-4").first).to_contain_text("×", timeout=20_000)
+        expect(page.locator("#results tr", has_text="3-1-4").first).to_contain_text("×")
         visitor.shot("live")
 
         going.end()
-        expect(page.locator("h1")).to_contain_text("the baseline's speed", timeout=20_000)
+        expect(page.locator("h1")).to_contain_text("the baseline's speed")
         expect(page.locator("#live")).to_have_count(0)
         assert visitor.draw_all() >= 6
         visitor.shot("live-ended")
@@ -134,5 +134,5 @@ def test_a_run_whose_writer_died_is_no_longer_called_running(going: Going, visit
         going.phase("baseline", "measuring")
         expect(page.locator("#panel")).to_contain_text("measuring")
         going.stop()
-        expect(page.locator("main")).to_contain_text("Nobody is writing this run now", timeout=20_000)
+        expect(page.locator("main")).to_contain_text("Nobody is writing this run now")
         visitor.check_access()

@@ -25,7 +25,7 @@ def test_a_history_is_drawn_night_by_night(tmp_path: Path, visit: Callable[..., 
     with serving(tmp_path) as base:
         page = visitor.see(f"{base}/nightly")
         expect(page.locator("h1")).to_have_text("Nightly: nightly")
-        expect(page.locator("#nights tbody tr")).to_have_count(9, timeout=20_000)
+        expect(page.locator("#nights tbody tr")).to_have_count(9)
         expect(page.locator("#nights tbody tr").first).to_contain_text("regressed")
         assert "20200101-030000" in page.locator(".notes").inner_text()
         expect(page.locator("p.sentence")).to_contain_text("regressed since")

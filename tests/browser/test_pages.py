@@ -30,7 +30,7 @@ def run_url(base: str, runs: list[Path]) -> str:
 
 def read(page: Page) -> None:
     """Until the run was read and its verdict stands."""
-    expect(page.locator("h1")).to_contain_text("×", timeout=20_000)
+    expect(page.locator("h1")).to_contain_text("×")
 
 
 def labels(page: Page) -> set[str]:
@@ -40,8 +40,8 @@ def labels(page: Page) -> set[str]:
 def test_the_list_shows_every_run_with_its_verdict(base: str, visit: Visit) -> None:
     visitor = visit()
     page = visitor.see(base)
-    expect(page.locator("td.headline").first).to_contain_text("the baseline's speed", timeout=20_000)
-    expect(page.locator("td.headline").last).to_contain_text("the baseline's speed", timeout=20_000)
+    expect(page.locator("td.headline").first).to_contain_text("the baseline's speed")
+    expect(page.locator("td.headline").last).to_contain_text("the baseline's speed")
     assert page.locator("#runs tbody tr").count() == 2
     assert "failed" in page.locator("#runs").inner_text()
     visitor.shot("runs")
@@ -78,7 +78,7 @@ def test_filters_narrow_table_and_figures_and_stand_in_the_address(run_url: str,
 
     colleague = visit()
     other = colleague.see(page.url)
-    expect(other.locator("#results [role=status]")).to_contain_text("2 of 15", timeout=20_000)
+    expect(other.locator("#results [role=status]")).to_contain_text("2 of 15")
     assert other.get_by_label("topk").input_value() == "4"
     visitor.shot("filters")
     page.go_back()

@@ -21,7 +21,7 @@ def run(place: Place, mounted: str | None = None) -> "subprocess.CompletedProces
     command = [sys.executable, "-m", "sweeper", "run", str(place.folder / "chaos.yaml"), "--out", str(place.results)]
     hidden = ["unshare", "--mount", "sh", "-c", mounted, str(place.results)] if mounted else []
     env = {**os.environ, "SWEEPER_STATE_DIR": str(place.state), "SWEEPER_FAKE_SERVER": "--step-ms 2"}
-    return subprocess.run([*hidden, *command], env=env, capture_output=True, text=True, check=False, timeout=200)
+    return subprocess.run([*hidden, *command], env=env, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.fixture
