@@ -84,7 +84,8 @@ def run_cli(argv: Sequence[str]) -> int:
         print(_shown(told.getvalue()), end="", file=sys.stderr)  # noqa: T201
         return 2
     except SweeperError as error:
-        print(f"sweeper: {_shown(str(error))}", file=sys.stderr)  # noqa: T201
+        for line in _shown(str(error)).splitlines():
+            print(f"sweeper: {line}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

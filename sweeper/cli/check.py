@@ -8,9 +8,9 @@ import click
 from sweeper.present.numbers import counted
 
 if TYPE_CHECKING:
-    from sweeper.core.experiment import Experiment
     from sweeper.core.finding import Finding
     from sweeper.core.trial import Plan
+    from sweeper.planning.config import Document
 
 
 @click.command("check")
@@ -29,8 +29,8 @@ def command(experiment: Path, as_json: bool) -> int:
 
     loaded = load_experiment(experiment)
     plan = make_plan(loaded.experiment, loaded.facts)
-    problems = list(unmet(loaded.experiment, loaded.facts))
-    unread, warnings = ([], []) if problems else _prompts(loaded.experiment)
+    problems = list(unmet(loaded.document, loaded.facts))
+    unread, warnings = ([], []) if problems else _prompts(loaded.document)
     problems += unread
     needed = max(group.gpus for group in plan.launch_groups)
     if loaded.experiment.engine.device == "cuda" and (problem := too_few_gpus(needed, loaded.facts)):
@@ -49,17 +49,19 @@ def command(experiment: Path, as_json: bool) -> int:
     return 0
 
 
-def _prompts(experiment: "Experiment") -> tuple[list[str], list[str]]:
+def _prompts(document: "Document") -> tuple[list[str], list[str]]:
     """Problems and warnings: they are made as `run` makes them, so that no night ends at its first line."""
     from sweeper.effects.hub import local_checkpoint
     from sweeper.effects.prompts import load_prompts
     from sweeper.errors import ConfigError, PreflightError
+    from sweeper.execution.session import prompt_warnings
 
+    experiment = document.experiment
     try:
         made = load_prompts(experiment.workload, tokenizer_dir=local_checkpoint(experiment.server.model_path))
     except (ConfigError, PreflightError) as error:
-        return [f"workload.prompts: {error}"], []
-    return [], list(made.warnings)
+        return [str(document.error("workload.prompts", str(error).removeprefix("prompts ")))], []
+    return [], list(prompt_warnings(made, experiment.workload))
 
 
 def _print_lines(plan: "Plan", warnings: list[str], findings: list[tuple[str, "Finding"]]) -> None:

@@ -1,7 +1,7 @@
 """Everything the planner has to know of this machine: engine, flags, config files of the models, GPUs."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sweeper.engine.version import release
 from sweeper.errors import ConfigError, PreflightError
 from sweeper.planning.config import Document, check_flags, parse_document
 from sweeper.planning.facts import Facts
+from sweeper.planning.marks import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,10 @@ def gather_facts(
     release(wanted)
     flags, remarks = _flags(experiment, wanted, installed)
     models = _Models(document)
-    for written in target_paths(experiment):
-        models.look(written, experiment.server.target_config, "server.target_config")
-    for written in draft_paths(experiment):
-        models.look(written, experiment.speculative.draft_config, "speculative.draft_config")
+    for written, key in _targets(experiment).items():
+        models.look(written, key, experiment.server.target_config, ("server", "target_config"))
+    for written, key in _drafts(experiment).items():
+        models.look(written, key, experiment.speculative.draft_config, ("speculative", "draft_config"))
     return Facts(
         flags=flags,
         engine_version=wanted,
@@ -110,18 +111,34 @@ def gather_facts(
     )
 
 
-def target_paths(experiment: Experiment) -> list[str]:
-    """Every target the experiment names, as written."""
-    swept = experiment.sweep.get("server.model_path", [experiment.server.model_path])
-    return list(dict.fromkeys(map(str, swept)))
+def _targets(experiment: Experiment) -> dict[str, Key]:
+    """Every target the experiment names, as written, and where it stands first."""
+    named = _swept(experiment, "server.model_path") or [(experiment.server.model_path, ("server", "model_path"))]
+    return _first(named)
 
 
-def draft_paths(experiment: Experiment) -> list[str]:
-    """Every draft the experiment names, as written."""
+def _drafts(experiment: Experiment) -> dict[str, Key]:
+    """Every draft the experiment names, as written, and where it stands first."""
     section = experiment.speculative
-    points = [arm.draft_model_path for arm in section.configs if isinstance(arm, SpecPoint)]
-    named = [*experiment.sweep.get("speculative.draft_model_path", [section.draft_model_path]), *points]
-    return list(dict.fromkeys(str(path) for path in named if path is not None))
+    base: tuple[object, Key] = (section.draft_model_path, ("speculative", "draft_model_path"))
+    points: list[tuple[object, Key]] = [
+        (arm.draft_model_path, ("speculative", "configs", number, "draft_model_path"))
+        for number, arm in enumerate(section.configs)
+        if isinstance(arm, SpecPoint)
+    ]
+    return _first([*(_swept(experiment, "speculative.draft_model_path") or [base]), *points])
+
+
+def _swept(experiment: Experiment, axis: str) -> list[tuple[object, Key]]:
+    return [(value, ("sweep", axis, number)) for number, value in enumerate(experiment.sweep.get(axis, []))]
+
+
+def _first(named: Iterable[tuple[object, Key]]) -> dict[str, Key]:
+    found: dict[str, Key] = {}
+    for value, key in named:
+        if value is not None:
+            found.setdefault(str(value), key)
+    return found
 
 
 class _Models:
@@ -132,26 +149,29 @@ class _Models:
         self.weights: dict[str, int] = {}
         self.missing: list[str] = []
 
-    def look(self, written: str, stand_in: Path | None, key: str) -> None:
+    def look(self, written: str, key: Key, stand_in: Path | None, stand_in_key: Key) -> None:
         try:
             folder = local_checkpoint(written)
             self.configs[written] = read_config(folder / "config.json")
         except PreflightError as error:
-            self.missing.append(str(error))
+            self.missing.append(str(self._error(key, str(error))))
             if stand_in is not None:
-                self.configs[written] = self._stand_in(stand_in, key)
+                self.configs[written] = self._stand_in(stand_in, stand_in_key)
             return
         located = str(folder) if written.startswith((TOY, "~")) else written
         self.paths[written] = located
         self.weights[written] = self.weights[located] = weight_bytes(folder)
 
-    def _stand_in(self, path: Path, key: str) -> Mapping[str, Any]:
+    def _stand_in(self, path: Path, key: Key) -> Mapping[str, Any]:
         try:
             return read_config(path)
         except PreflightError as error:
-            if self.document is not None:
-                raise self.document.error(key, str(error)) from None
-            raise ConfigError(f"{key}: {error}") from None
+            raise self._error(key, str(error)) from None
+
+    def _error(self, key: Key, what: str) -> ConfigError:
+        if self.document is not None:
+            return self.document.marked.error(key, what)
+        return ConfigError(f"{'.'.join(map(str, key))}: {what}")
 
 
 def _flags(experiment: Experiment, wanted: str, installed: str | None) -> tuple[FlagTable, list[str]]:

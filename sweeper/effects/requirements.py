@@ -6,12 +6,13 @@ from importlib.util import find_spec
 from sweeper.core.experiment import Experiment
 from sweeper.effects.prompts import require_source
 from sweeper.errors import ConfigError, PreflightError
+from sweeper.planning.config import Document
 from sweeper.planning.facts import Facts
 
 
-def require(experiment: Experiment, facts: Facts) -> None:
+def require(document: Document, facts: Facts) -> None:
     """Raise PreflightError, a line per unmet requirement, when this machine cannot run the experiment."""
-    problems = list(unmet(experiment, facts))
+    problems = list(unmet(document, facts))
     if problems:
         raise PreflightError("\n".join(problems))
 
@@ -22,22 +23,28 @@ def require_torch(what: str) -> None:
         raise PreflightError(f"{what} needs PyTorch; install it with pip install 'sweeper[torch]'")
 
 
-def unmet(experiment: Experiment, facts: Facts) -> Iterator[str]:
-    """Sentences with their remedy: engine, models, prompts, GPUs."""
+def unmet(document: Document, facts: Facts) -> Iterator[str]:
+    """Lines `file:line: key: what; remedy`: models, engine, prompts, GPUs."""
     yield from facts.missing
+    for key, what in _unmet(document.experiment, facts):
+        yield str(document.error(key, what))
+
+
+def _unmet(experiment: Experiment, facts: Facts) -> Iterator[tuple[str, str]]:
     engine = experiment.engine
     if facts.engine_installed is None and not engine.command_prefix:
         where = engine.python or "the interpreter running Sweeper"
-        yield f"SGLang is not installed in {where}; install sglang=={facts.flags.version} there, or set engine.python"
+        remedy = f"install sglang=={facts.flags.version} there, or set engine.python"
+        yield "engine.python", f"SGLang is not installed in {where}; {remedy}"
     elif engine.version is not None and facts.engine_installed not in (None, engine.version):
         installed = facts.engine_installed
-        yield f"engine.version is {engine.version}, installed is SGLang {installed}; remove the key or install it"
+        yield "engine.version", f"{engine.version} is asked for, installed is {installed}; remove the key or install it"
     try:
         require_source(experiment.workload.prompts)
     except ConfigError as error:
-        yield f"workload.{error}"
+        yield "workload.prompts", str(error).removeprefix("prompts ")
     if engine.device == "cuda" and not facts.gpu_count:
-        yield "engine.device is cuda, but no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu"
+        yield "engine.device", "cuda, but no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu"
 
 
 def too_few_gpus(needed: int, facts: Facts) -> str | None:

@@ -85,7 +85,7 @@ def prepare(path: Path) -> Prepared:
     loaded = load_experiment(path)
     experiment = loaded.experiment
     plan = make_plan(experiment, loaded.facts)
-    require(experiment, loaded.facts)
+    require(loaded.document, loaded.facts)
     folder = local_checkpoint(experiment.server.model_path)
     prompts = load_prompts(experiment.workload, tokenizer_dir=folder)
     examined = examine_plan(plan, experiment.run.doctor)

@@ -85,18 +85,45 @@ def test_text_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_draft_that_is_not_here_is_unchecked_in_plan_and_refused_by_check_and_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = experiment(tmp_path, HEAD + "speculative: {draft_model_path: /no/draft, configs: [3-1-4]}\n")
+    path = experiment(tmp_path, HEAD + "speculative:\n  configs: [3-1-4]\n  draft_model_path: /no/draft\n")
+    expected = f"{path}:6: speculative.draft_model_path: /no/draft: no such folder; correct the path"
     assert run_cli(["plan", path, "--json"]) == 0
-    assert "/no/draft: no such folder; correct the path" in json.loads(capsys.readouterr().out)["unchecked"]
+    assert expected in json.loads(capsys.readouterr().out)["unchecked"]
     for command in ("check", "run"):
-        assert "/no/draft: no such folder; correct the path" in said([command, path], capsys)
+        assert said([command, path], capsys) == f"sweeper: {expected}"
+
+
+def test_each_of_several_problems_has_its_line_and_the_name_of_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = experiment(
+        tmp_path,
+        "name: x\nserver: {model_path: /no/target}\nspeculative:\n  configs:\n"
+        "    - {num_steps: 3, draft_model_path: /no/first}\n"
+        "sweep:\n  speculative.draft_model_path:\n    - /no/second\nengine:\n  device: cuda\n",
+    )
+    assert said(["check", path], capsys).splitlines() == [
+        f"sweeper: {path}:2: server.model_path: /no/target: no such folder; correct the path",
+        f"sweeper: {path}:8: sweep.speculative.draft_model_path.0: /no/second: no such folder; correct the path",
+        f"sweeper: {path}:5: speculative.configs.0.draft_model_path: /no/first: no such folder; correct the path",
+        f"sweeper: {path}:10: engine.device: cuda, but no NVIDIA GPU is visible here; run on a GPU node, or set "
+        "device: cpu",
+    ]
+
+
+def test_check_warns_once_of_a_load_too_short_for_its_concurrency(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = experiment(tmp_path, HEAD + "workload: {num_prompts: 8, concurrency: [4]}\n")
+    assert run_cli(["check", path]) == 0
+    assert capsys.readouterr().out.count("concurrency 4") == 1
 
 
 @pytest.mark.parametrize("prompts", ["/dev/null", "/", "random:9:1", "toy:poems"])
 def test_prompts_that_no_load_can_be_made_of(prompts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = experiment(tmp_path, HEAD + f"workload: {{prompts: '{prompts}'}}\n")
     for command in ("check", "run"):
-        assert "sweeper: workload.prompts " in said([command, path], capsys)
+        assert "workload.prompts: " in said([command, path], capsys)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sweeper.effects.gpu import Inventory
 from sweeper.effects.hub import read_config
 from sweeper.effects.requirements import require, too_few_gpus, unmet
 from sweeper.errors import ConfigError, PreflightError
-from sweeper.planning.config import parse_experiment
+from sweeper.planning.config import parse_document, parse_experiment
 
 
 class NoGpus:
@@ -46,7 +46,7 @@ def test_what_is_not_here_is_missing_with_a_remedy_and_its_stand_in_is_read(tmp_
     assert loaded.facts.config("org/big") == {"num_hidden_layers": 61}
     assert "download it first (`hf download org/big`)" in loaded.facts.missing[0]
     with pytest.raises(PreflightError, match="hf download org/big"):
-        require(loaded.experiment, loaded.facts)
+        require(loaded.document, loaded.facts)
 
 
 def test_a_missing_stand_in_is_an_error_with_its_line(tmp_path: Path) -> None:
@@ -70,12 +70,12 @@ def test_no_gpu_for_cuda_no_engine_and_no_prompts_are_unmet(tmp_path: Path) -> N
         f"name: a\nengine: {{python: {tmp_path}/none}}\nserver: {{model_path: {tmp_path}/nope}}\n"
         f"workload: {{prompts: {tmp_path}/p.jsonl}}\n"
     )
-    experiment = parse_experiment(text, Path("x.yaml"))
-    facts = gather_facts(experiment, gpus=NoGpus())
-    said = "\n".join(unmet(experiment, facts))
+    document = parse_document(text, Path("x.yaml"))
+    facts = gather_facts(document.experiment, gpus=NoGpus())
+    said = "\n".join(unmet(document, facts))
     assert facts.engine_version == SHIPPED
     assert "no such folder; correct the path" in said
-    assert "SGLang is not installed in" in said and "set engine.python" in said
+    assert "x.yaml:2: engine.python: SGLang is not installed in" in said and "set engine.python" in said
     assert "no such file; correct the path, or use builtin:NAME" in said
     assert "no NVIDIA GPU is visible here" in said
 
