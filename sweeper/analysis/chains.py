@@ -65,7 +65,7 @@ def _words(estimate: ChainEstimate) -> str:
     steps = "1 step" if estimate.num_steps == 1 else f"{estimate.num_steps} steps"
     text = f"{steps} ≥ {estimate.estimate:.2f}"
     if estimate.measured is not None and estimate.error is not None:
-        text += f" (measured {estimate.measured:.2f}, error {estimate.error:+.2f})"
+        text += f" (measured {estimate.measured:.2f}, error {estimate.error:+.2f})".replace("error -", "error −")
     return text
 
 

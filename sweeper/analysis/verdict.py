@@ -80,7 +80,7 @@ def _family_headline(comparison: Comparison, family: str) -> str:
         text += _grouped(comparison, others)
     off = [winner.point for winner in winners if not winner.estimate]
     if off:
-        text += f"; nothing beats the baseline at {_loads(off)}: turn speculation off there"
+        text += f"; nothing beats the baseline at {load_list(off)}: turn speculation off there"
         text += _between(comparison, best)
     return f"{twins}{text}{_scope(comparison)}{rest}"
 
@@ -150,7 +150,7 @@ def _bare(comparison: Comparison, family: str) -> str:
     entries = [entry for entry in comparison.outcomes if entry.arm.baseline_id == family]
     told = {entry.load for entry in entries if entry.estimate or entry.state == "pending"}
     points = {entry.load: entry.trial.load for entry in entries if entry.load not in told}
-    return f"; nothing comparable was measured at {_loads(list(points.values()))}" if points else ""
+    return f"; nothing comparable was measured at {load_list(list(points.values()))}" if points else ""
 
 
 def _no_gain(comparison: Comparison, family: str) -> str:
@@ -166,12 +166,9 @@ def _no_gain(comparison: Comparison, family: str) -> str:
     noise = f"; this run could have claimed a difference from {floor - 1:.1%} on" if floor else ""
     kind = "configuration" if len(rivals) == len(compared) else "lossless configuration"
     if all(entry.standing == "no difference" for entry in rivals):
-        if floor and floor > TOO_NOISY:
-            return (
-                f"Too noisy to tell: this run could only have claimed a difference from {floor - 1:.0%} on. "
-                "Measure with more starts or repeats, on a quieter machine"
-            )
         within = max((entry.estimate.within or 0.0 for entry in rivals if entry.estimate), default=0.0)
+        if max(floor or 1.0, 1 + within) > TOO_NOISY:
+            return _too_noisy(floor, within)
         band = f", any difference is below {within:.1%}" if within else ""
         nothing = "nothing differs" if kind == "configuration" else f"no {kind} differs"
         return f"No difference: {nothing} from the baseline beyond noise{band}{noise}{_scope(comparison)}"
@@ -180,6 +177,12 @@ def _no_gain(comparison: Comparison, family: str) -> str:
         f"{closest.arm.label}, {ratio_words(closest.estimate)} at {load_words(closest.trial.load)}{noise}"
         f"{_scope(comparison)}"
     )
+
+
+def _too_noisy(floor: float | None, within: float) -> str:
+    apart = f"; its configurations and the baseline may be up to {within:.0%} apart" if within else ""
+    claim = f"this run could only have claimed a difference from {floor - 1:.0%} on" if floor else "the run was noisy"
+    return f"Too noisy to tell: {claim}{apart}. Measure with more starts or repeats, on a quieter machine"
 
 
 def _grouped(comparison: Comparison, winners: Sequence[Winner]) -> str:
@@ -212,6 +215,9 @@ def _short(comparison: Comparison, winner: Winner, best: Winner, *, tell_tie: bo
 def _tie(winner: Winner) -> str:
     if not winner.ties:
         return ""
+    if max(pair.estimate.within or 0.0 for pair in winner.ties) > TOO_NOISY - 1:
+        apart = near_words(winner.ties[0].estimate) if len(winner.ties) == 1 else widest(winner.ties)
+        return f" (too noisy to tell it from {and_words(winner.tied_with)}: {apart or 'not all have an interval'})"
     if len(winner.ties) == 1:
         return f" (a tie with {winner.tied_with[0]}: no difference, {near_words(winner.ties[0].estimate)})"
     band = widest(winner.ties)
@@ -223,7 +229,8 @@ def and_words(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _loads(points: Sequence[LoadPoint]) -> str:
+def load_list(points: Sequence[LoadPoint]) -> str:
+    """`concurrency 1, 4 and 16 and poisson 4 req/s`."""
     words = [str(point.concurrency) for point in points if point.arrival == "closed"]
     text = f"concurrency {and_words(words)}" if words else ""
     return " and ".join(filter(None, [text, *(load_words(point) for point in points if point.arrival != "closed")]))

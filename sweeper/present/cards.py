@@ -1,12 +1,14 @@
 """What to run at a load point: the winner, whom it is tied with, and what must be known about its answers."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sweeper.analysis.compare import Comparison
 from sweeper.analysis.points import load_words
-from sweeper.analysis.verdict import pair_words, ratio_words, widest
+from sweeper.analysis.verdict import load_list, pair_words, ratio_words, widest
 from sweeper.analysis.winners import Winner
 from sweeper.core.run import RunData
+from sweeper.core.trial import LoadPoint
 from sweeper.present.launch_command import paste_command, wrapped
 from sweeper.present.numbers import ABSENT, rate
 
@@ -15,7 +17,9 @@ MOST_NAMES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WinnerCard:
-    load: str
+    point: LoadPoint
+    against: str
+    """` against LABEL` where the run has several baselines; empty otherwise."""
     label: str
     speedup: str
     """Empty when the baseline wins."""
@@ -28,6 +32,10 @@ class WinnerCard:
     one_line: str
     is_baseline: bool
 
+    @property
+    def load(self) -> str:
+        return load_words(self.point) + self.against
+
 
 def winner_card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerCard:
     """What to run at one load point."""
@@ -38,7 +46,8 @@ def winner_card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerC
     detail += " without speculation" if winner.estimate is None else f" against {against}"
     command = paste_command(run, winner.arm)
     return WinnerCard(
-        load=load_words(winner.point) + (f" against {base.arm.label}" if several and base else ""),
+        point=winner.point,
+        against=f" against {base.arm.label}" if several and base else "",
         label=winner.arm.label if winner.estimate else "no speculation",
         speedup=ratio_words(winner.estimate) if winner.estimate else "",
         detail=detail,
@@ -48,6 +57,21 @@ def winner_card(run: RunData, comparison: Comparison, winner: Winner) -> WinnerC
         one_line=command,
         is_baseline=winner.estimate is None,
     )
+
+
+def by_command(cards: Iterable[WinnerCard], command: Callable[[WinnerCard], str]) -> dict[str, list[WinnerCard]]:
+    """Cards that say to run the same thing, each command once."""
+    found: dict[str, list[WinnerCard]] = {}
+    for card in cards:
+        found.setdefault(command(card), []).append(card)
+    return found
+
+
+def lead_in(cards: Sequence[WinnerCard]) -> str:
+    """What stands before the command that these cards share."""
+    loads = load_list([card.point for card in cards]) + cards[0].against
+    known = f"At {loads} nothing is known to be faster; the baseline:"
+    return known if cards[0].is_baseline else f"To run at {loads}:"
 
 
 def tie_lines(winner: Winner) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from sweeper.core.run import RunData
 from sweeper.present.answers import COLUMNS as COLUMNS_OF_ANSWERS
+from sweeper.present.cards import by_command, lead_in
 from sweeper.present.document import Document, LoadTable, Row, document
 from sweeper.present.side_tables import SideTable
 
@@ -88,11 +89,8 @@ def _failures(doc: Document) -> list[str]:
 
 
 def _commands(doc: Document) -> list[str]:
-    commands: dict[str, list[str]] = {}
-    for card in doc.winners:
-        commands.setdefault(card.command, []).append(card.load)
     # Indented code cannot be ended from inside, whatever a path in the command contains.
     return [
-        f"To run at {cell(', '.join(loads))}:\n\n" + "\n".join(f"    {line}" for line in command.splitlines())
-        for command, loads in commands.items()
+        f"{cell(lead_in(cards))}\n\n" + "\n".join(f"    {line}" for line in command.splitlines())
+        for command, cards in by_command(doc.winners, lambda card: card.command).items()
     ]

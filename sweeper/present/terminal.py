@@ -10,6 +10,7 @@ from rich.text import Text
 
 from sweeper.analysis.compare import compare
 from sweeper.core.run import RunData
+from sweeper.present.cards import by_command, lead_in
 from sweeper.present.document import Document, LoadTable, Row, document
 from sweeper.present.glyphs import bar
 from sweeper.present.overview import overview
@@ -146,10 +147,7 @@ def _print_failures(console: Console, doc: Document) -> None:
 
 def _print_commands(console: Console, doc: Document) -> None:
     """The lines to paste, each command once; never wrapped, so that they can be copied."""
-    commands: dict[str, list[str]] = {}
-    for card in doc.winners:
-        commands.setdefault(card.one_line, []).append(card.load)
-    for command, loads in commands.items():
+    for command, cards in by_command(doc.winners, lambda card: card.one_line).items():
         console.print()
-        console.print(Text(f"To run at {'; '.join(loads)}:", style="dim"))
+        console.print(Text(lead_in(cards), style="dim"))
         console.print(Text(command), soft_wrap=True)

@@ -1,12 +1,13 @@
 """From a whole run to winners and sentences."""
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sweeper.analysis.chains import chain_families
+from sweeper.analysis.chains import chain_families, chain_lines
 from sweeper.analysis.compare import compare
 from sweeper.analysis.tables import COLUMNS, frame
 from sweeper.analysis.verdict import headline
@@ -192,6 +193,12 @@ def test_the_curve_of_chain_lengths_is_one_for_each_algorithm() -> None:
     assert [list(family.lengths) for family in chain_families(compare(other))] == [[3], [5]]
 
 
+def test_the_error_of_a_chains_estimate_has_a_true_minus() -> None:
+    run = model_run(("3-1-4", "5-1-6"), model=QUIET, concurrency=(1,), story=Story(acceptance={"3-1-4": 0.95}))
+    (line,) = chain_lines(compare(run))
+    assert re.search(r"error −\d\.\d\d\)", line)
+
+
 def printed(run: RunData) -> str:
     out = io.StringIO()
     print_run(run, file=out)
@@ -244,6 +251,7 @@ def test_an_unfinished_run_gives_what_is_known() -> None:
 def test_a_run_too_noisy_to_tell_does_not_say_no_difference() -> None:
     run = model_run(("3-1-4",), concurrency=(1,), repeats=2, model=Model(repeat_noise=0.6, start_noise=0.4))
     assert headline(compare(run)).startswith("Too noisy to tell")
+    assert re.search(r"the baseline may be up to \d+% apart\. Measure with more starts", headline(compare(run)))
 
 
 def test_an_empty_run_has_no_verdict() -> None:

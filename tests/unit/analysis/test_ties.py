@@ -113,6 +113,19 @@ def test_many_names_in_a_tie_share_one_bound() -> None:
     assert f"no difference, at most {max(band for band in bands if band):.1%} apart)" in headline(compare(run))
 
 
+def test_a_tie_inside_wide_noise_is_not_called_no_difference() -> None:
+    noisy = Model(repeat_noise=0.1, start_noise=0.1)
+    run = model_run(("3-1-4", "4-1-5", "5-1-6"), concurrency=(1,), starts=4, model=noisy)
+    (winner,) = compare(run).winners
+    assert len(winner.ties) == 2 and winner.estimate
+    band = max(tie.estimate.within or 0 for tie in winner.ties)
+    assert band > 0.25
+    assert f"(too noisy to tell it from {' and '.join(winner.tied_with)}: at most {band:.1%} apart)" in headline(
+        compare(run)
+    )
+    assert "no difference" not in headline(compare(run))
+
+
 def test_a_baseline_that_wins_is_told_apart_from_nobody_by_the_arms_own_speedups() -> None:
     run = model_run(("1-1-2",), model=Model(acceptance=0, draft_cost=0, verify_cost=0))
     comparison = compare(run)
