@@ -6,6 +6,7 @@ from typing import Any
 
 from sweeper.analysis.compare import ranked_rates
 from sweeper.analysis.statistics import Blocks, Cell, Estimate, decide, geometric_mean
+from sweeper.core.experiment import Workload
 from sweeper.core.run import RunData
 
 SAMPLING = (
@@ -21,6 +22,8 @@ SAMPLING = (
     "num_prompts",
 )
 """Keys of `workload` that change what is generated, or which of it is counted."""
+DEFAULTS = Workload.model_fields
+"""A key that was left out and one that was written out as its default ask for the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +113,20 @@ def _conditions(run: RunData) -> dict[str, str]:
     return {
         "model": _all(arm.server.model_path for arm in run.plan.arms),
         "prompts (SHA-256, template included)": _all(entry.prompts_sha256[:16] for entry in prints),
-        **{f"sampling, {key}": str(workload.get(key)) for key in SAMPLING},
-        "engine version": _all(str(entry.engine.version) for entry in prints),
-        "engine files (SHA-256)": _all(str(entry.engine.files_sha256)[:16] for entry in prints),
+        **{f"sampling, {key}": _said(workload.get(key, DEFAULTS[key].default)) for key in SAMPLING},
+        "engine version": _all(_said(entry.engine.version) for entry in prints),
+        "engine files (SHA-256)": _all(_said(entry.engine.files_sha256)[:16] for entry in prints),
         "device": _all(entry.device for entry in prints),
         "GPU": _all(", ".join(entry.gpu) or "none" for entry in prints),
-        "driver": _all(str(entry.driver) for entry in prints),
+        "driver": _all(_said(entry.driver) for entry in prints),
         "metric definition": _all(str(entry.schema_version) for entry in run.measurements),
     }
+
+
+def _said(value: object) -> str:
+    if value is None:
+        return "not set"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _all(values: Iterable[str]) -> str:

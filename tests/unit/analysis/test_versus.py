@@ -60,3 +60,19 @@ def test_another_temperature_is_another_sampling() -> None:
 def test_configurations_of_one_side_only_are_listed() -> None:
     result = versus(model_run(("3-1-4",), concurrency=(1,)), model_run(("5-1-6",), concurrency=(1,)))
     assert (result.only_first, result.only_second) == (("3-1-4 at 1",), ("5-1-6 at 1",))
+
+
+def test_a_key_left_out_and_its_default_written_out_are_the_same_sampling() -> None:
+    run = model_run()
+    written = replace(
+        run, experiment={**run.experiment, "workload": {**run.experiment["workload"], "temperature": 0.0}}
+    )
+    workload = {key: value for key, value in run.experiment["workload"].items() if key != "temperature"}
+    assert run_differences(written, replace(run, experiment={**run.experiment, "workload": workload})) == ()
+
+
+def test_what_is_not_set_is_said_in_words() -> None:
+    run = model_run()
+    narrow = replace(run, experiment={**run.experiment, "workload": {**run.experiment["workload"], "top_p": 0.5}})
+    (difference,) = run_differences(narrow, run)
+    assert str(difference) == "sampling, top_p: 0.5 against not set"
