@@ -24,6 +24,7 @@ class StartTimeline:
 
     `reference`: the engine answers once more, not timed, with log-probabilities.
     """
+    failed: bool
     other_s: float
     """In none of these phases: flushing caches, reading GPUs, evaluating, writing, passing on."""
 
@@ -80,7 +81,7 @@ def timeline_of(run: RunData) -> Timeline:
             _phase(event, at_s, key, open_starts)
             if event.get("phase") in _ENDS and key in open_starts:
                 done = open_starts.pop(key)
-                ended.append(_closed(done, key[1], at_s))
+                ended.append(_closed(done, key[1], at_s, failed=event.get("phase") == "failed"))
                 spans.append((done.began_s, at_s))
         elif event.get("kind") == "measured" and key in open_starts:
             window = windows.get((str(event["trial_id"]), key[1], int(event["repeat"])), 0.0)
@@ -113,9 +114,11 @@ def _load(now: _Open, window_s: float, at_s: float) -> None:
     now.phase, now.since_s = "measuring", at_s
 
 
-def _closed(done: _Open, start: int, at_s: float) -> StartTimeline:
+def _closed(done: _Open, start: int, at_s: float, *, failed: bool) -> StartTimeline:
     other = at_s - done.began_s - sum(done.phases.values())
-    return StartTimeline(arm_id=done.arm_id, start=start, phases=dict(done.phases), other_s=max(0.0, other))
+    return StartTimeline(
+        arm_id=done.arm_id, start=start, phases=dict(done.phases), failed=failed, other_s=max(0.0, other)
+    )
 
 
 def _timed(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], float]]:

@@ -24,7 +24,8 @@ def _times(run: RunData) -> SideTable:
         seconds += [phases.get(name) for name in ("warm-up", "load", "reference", "stopping")]
         ours = phases.get("cleaning", 0.0) + start.other_s
         label = labels.get(start.arm_id, start.arm_id)
-        rows.append((label, f"start {start.start + 1}", *(fixed(value, 1) for value in seconds), fixed(ours, 1)))
+        which = f"start {start.start + 1}{', failed' if start.failed else ''}"
+        rows.append((label, which, *(fixed(value, 1) for value in seconds), fixed(ours, 1)))
     return SideTable(
         key="time",
         short="Time",

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from sweeper.analysis.compare import compare
 from sweeper.analysis.timeline import timeline_of
 from sweeper.core.run import RunData
+from sweeper.present.machine_tables import machine_tables
 from sweeper.testing.runs import model_run
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,6 +45,14 @@ def one_load(run: RunData, begin: float, end: float, group: str = "g") -> list[d
         phase(end + 0.5, "stopping", group=group),
         phase(end + 6.5, "done", group=group),
     ]
+
+
+def test_a_start_that_failed_is_told_from_the_one_after_it() -> None:
+    events = (started(), phase(0, "launching"), phase(4, "failed"), phase(5, "launching"), phase(9, "done"))
+    run = journal(*events)
+    assert [start.failed for start in timeline_of(run).starts] == [True, False]
+    (table, *_) = machine_tables(run, compare(run))
+    assert [row[1] for row in table.rows] == ["start 1, failed", "start 1"]
 
 
 def test_every_second_of_a_start_is_told_by_phase_and_the_rest_is_ours() -> None:
