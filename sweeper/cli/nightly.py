@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from sweeper.core.plain import plain
-from sweeper.errors import ConfigError
+from sweeper.errors import ConfigError, StoreError
 
 
 def _one_line(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
@@ -33,7 +33,15 @@ HISTORY = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 
-@click.group()
+class _Nightly(click.Group):
+    """Lists each command with its whole sentence; click would cut it."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, found.get_short_help_str(limit=200)) for name, found in self.commands.items()])
+
+
+@click.group(cls=_Nightly)
 def command() -> None:
     """Measure the same experiment every night and say whether anything got worse."""
 
@@ -96,7 +104,7 @@ def _night(experiment: Path, history: Any, settings: Any, ray_address: str | Non
 
 
 @command.command()
-@click.argument("experiment", type=click.Path(exists=True, dir_okay=False, path_type=Path), callback=_one_line)
+@click.argument("experiment", type=click.Path(path_type=Path), callback=_one_line)
 @HISTORY
 @click.option("--policy", type=click.Path(path_type=Path), callback=_one_line, help="Policy file of `nightly run`.")
 @click.option("--systemd", "kind", flag_value="systemd", help="A user timer and its service.")
@@ -109,7 +117,9 @@ def _night(experiment: Path, history: Any, settings: Any, ray_address: str | Non
 def install(experiment: Path, history_dir: Path, kind: str | None, **options: Any) -> int:
     """Write the files that run EXPERIMENT every night, and show them. Nothing is enabled."""
     if kind is None:
-        raise click.UsageError("choose one of --systemd, --cron, --github-actions, --ray-job")
+        raise ConfigError(
+            "nightly install: no scheduler named; give one of --systemd, --cron, --github-actions, --ray-job"
+        )
     from sweeper.effects.facts import load_experiment
     from sweeper.nightly.install import RAY_JOBS_AT, Installation, carried, checked_time, files_for
     from sweeper.nightly.settings import read_settings
@@ -141,7 +151,7 @@ def _write_files(files: Mapping[str, str], folder: Path, *, force: bool) -> None
     for name, text in files.items():
         path = folder / name
         if path.exists() and path.read_text(encoding="utf-8") != text and not force:
-            raise click.ClickException(f"{path} exists and differs; look at it, then use --force")
+            raise StoreError(f"{path} exists and differs; look at it, then use --force")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -163,7 +173,7 @@ def status(history_dir: Path, as_json: bool) -> int:
             told = {"state": "running", "pid": history.holder()}
             click.echo(json.dumps(told) if as_json else f"the first night is running: process {history.holder()}")
             return 0
-        raise click.ClickException(f"{history_dir}: no night has ended here yet; run `sweeper nightly run`")
+        raise _no_night(history_dir)
     document = _verdict(file)
     current = history.open_night()
     document["open_night"] = current.night_id if current else None
@@ -182,7 +192,7 @@ def status(history_dir: Path, as_json: bool) -> int:
 
 
 def _verdict(file: Path) -> dict[str, Any]:
-    """What the last night wrote; ClickException when it is damaged."""
+    """What the last night wrote; StoreError when it is damaged."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -192,7 +202,7 @@ def _verdict(file: Path) -> dict[str, Any]:
         or not {"night_id", "sentence"} <= document.keys()
         or not isinstance(document.get("notes"), list)
     ):
-        raise click.ClickException(f"{file}: damaged; remove it, the next night writes it anew")
+        raise StoreError(f"{file}: damaged; remove it, the next night writes it anew")
     return document
 
 
@@ -207,7 +217,9 @@ def history_command(history_dir: Path, count: int, series: str, as_json: bool) -
     from sweeper.present.history_page import night_row
     from sweeper.store.codec import to_plain
 
-    nights = History(history_dir).nights()
+    nights = History(_existing(history_dir)).nights()
+    if not nights:
+        raise _no_night(history_dir)
     chosen = nights[-count:]
     rows = [(night, night_row(night, nights)) for night in chosen]
     if as_json:
@@ -238,16 +250,14 @@ def accept(history_dir: Path, note: str, series: str, since: str | None) -> int:
     history = History(_existing(history_dir))
     with history.locked() as ours:
         if not ours:
-            raise click.ClickException("a night is running; wait for its verdict")
+            raise StoreError("a night is running; wait for its verdict")
         nights = history.nights()
         known = {night.night_id for night in nights}
         if not nights or (since is not None and since not in known):
-            raise click.ClickException(f"no such night; `sweeper nightly history --history {history_dir}` lists them")
+            raise StoreError(f"no such night; `sweeper nightly history --history {history_dir}` lists them")
         told = [name.text for name, finding in nights[-1].findings if finding.night.flagged and series in name.text]
         if not told and since is None:
-            raise click.ClickException(
-                "nothing is regressed here; --since NIGHT starts a level at a night of your choice"
-            )
+            raise StoreError("nothing is regressed here; --since NIGHT starts a level at a night of your choice")
         history.add(Accepted(after=nights[-1].night_id, since=since, pattern=series, note=note, at=_now()))
     for text in told:
         click.echo(f"accepted: {text}")
@@ -270,7 +280,7 @@ def mute(history_dir: Path, series: str, until: datetime | None, note: str, off:
         click.echo(f"{history.unmute(series)} mutes taken back")
         return 0
     if until is None or not note:
-        raise click.UsageError("--until and --note are needed: a silence ends, and says why")
+        raise ConfigError("nightly mute: give --until and --note; a silence ends, and says why")
     history.add(Muted(pattern=series, until=f"{until:%Y-%m-%d}", note=note, at=_now()))
     click.echo(f"muted until {until:%Y-%m-%d}: series with {series!r} in their name")
     return 0
@@ -279,8 +289,12 @@ def mute(history_dir: Path, series: str, until: datetime | None, note: str, off:
 def _existing(history_dir: Path) -> Path:
     """A word for a mistyped folder would be lost in a new one."""
     if not history_dir.is_dir():
-        raise click.ClickException(f"{history_dir}: no such history; correct --history")
+        raise StoreError(f"{history_dir}: no such history; correct --history")
     return history_dir
+
+
+def _no_night(history_dir: Path) -> StoreError:
+    return StoreError(f"{history_dir}: no night has ended here yet; run `sweeper nightly run`, or correct --history")
 
 
 def _now() -> str:
