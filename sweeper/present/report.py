@@ -47,7 +47,8 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
         temporary.write_text(page, encoding="utf-8")
         temporary.replace(target)
     except OSError as error:
-        raise StoreError(f"{target}: cannot be written: {error.strerror}") from error
+        remedy = "free the disk, or name another file with --out"
+        raise StoreError(f"{target}: cannot be written: {error.strerror}; {remedy}") from error
     return target
 
 

@@ -29,11 +29,23 @@
     plots.forEach((div) => seen.observe(div));
     dark.addEventListener("change", () => drawn.forEach((div) => draw(div)));
     window.addEventListener("beforeprint", () => {
-      document.querySelectorAll("details").forEach((entry) => { entry.open = true; });
       plots.forEach((div) => draw(div, "light", PAPER_PX));
     });
     window.addEventListener("afterprint", () => drawn.forEach((div) => { draw(div); Plotly.Plots.resize(div); }));
   }
+
+  // Paper cannot be clicked; afterwards the page is as it was.
+  const unfolded = new Set();
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("details:not([open])").forEach((entry) => {
+      unfolded.add(entry);
+      entry.open = true;
+    });
+  });
+  window.addEventListener("afterprint", () => {
+    unfolded.forEach((entry) => { entry.open = false; });
+    unfolded.clear();
+  });
 
   document.querySelectorAll(".copy").forEach((button) => {
     button.addEventListener("click", async () => {

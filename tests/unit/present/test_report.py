@@ -109,6 +109,18 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path)
 
 
+def test_a_report_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    folder = store_run(model_run(("3-1-4",), concurrency=(1,), starts=1, repeats=2), tmp_path)
+    with pytest.raises(StoreError, match=r"cannot be written: No such file or directory; .* with --out$"):
+        write_report(folder, tmp_path / "nowhere" / "x.html")
+
+
+def test_on_a_phone_the_speedup_stands_beside_the_name(page: str) -> None:
+    header = page[page.index('<th scope="col" rowspan="2">Configuration') :]
+    order = [header.index(f">{name}<") for name in ("Configuration", "Speedup", "Verdict", "tok/s", "Ran as")]
+    assert order == sorted(order)
+
+
 def test_markdown_has_the_verdict_a_table_a_load_and_the_commands() -> None:
     text = render_markdown(model_run(concurrency=(1, 8), story=Story(failures={"5-4-16": FAILURE})))
     assert text.count("| configuration | ran as |") == 2
