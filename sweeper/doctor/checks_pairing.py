@@ -77,6 +77,8 @@ def _unnamed(case: Case) -> Verdict:
 def check_algorithm(case: Case) -> Verdict:
     if case.algorithm == "EAGLE3" and case.kind is None and _is_ordinary(case):
         return Verdict(findings=(_no_draft(case),))
+    if case.algorithm == "STANDALONE" and case.eagle3_draft:
+        return Verdict(findings=(_no_model(case),))
     if case.kind is None or case.algorithm not in ("EAGLE3", *EAGLE_LIKE):
         return Verdict(unchecked=f"algorithm {case.algorithm} with a draft of class {case.config.architecture}")
     if case.eagle3_draft and case.algorithm in EAGLE_LIKE:
@@ -106,6 +108,18 @@ def _no_draft(case: Case) -> Finding:
         f"{case.config.architecture} without fc.weight is a model of its own, no EAGLE-3 draft: the engine loads it, "
         "finds no draft vocabulary on it and ends with an AttributeError (hot_token_id).",
         "Name the draft's folder; a small model of the same vocabulary drafts with --speculative-algorithm STANDALONE.",
+    )
+
+
+def _no_model(case: Case) -> Finding:
+    fc = case.manifest.shape("fc.weight") or case.manifest.shape("model.fc.weight")
+    proof = f"fc.weight {list(fc)}" if fc else f"its class is {case.config.architecture}"
+    return finding(
+        "error",
+        "algorithm-standalone-for-eagle3",
+        f"This is an EAGLE-3 draft ({proof}): it reads hidden states of the target and is no model of its own. "
+        "STANDALONE runs the draft as a language model that sees tokens only.",
+        "Use --speculative-algorithm EAGLE3, or name a small model of the target's vocabulary.",
     )
 
 

@@ -96,3 +96,11 @@ def test_the_target_itself_given_as_its_draft_is_an_error(capsys: pytest.Capture
     assert "draft-is-a-model" in said and "no weights" not in said
     standalone = ["--algorithm", "STANDALONE", "--engine-version", "0.5.23"]
     assert run_cli(["doctor", "toy:target", "--target", "toy:target", *standalone]) == 0
+
+
+def test_an_eagle3_draft_is_no_standalone_model(capsys: pytest.CaptureFixture[str]) -> None:
+    standalone = ["--algorithm", "STANDALONE", "--engine-version", "0.5.23"]
+    assert run_cli(["doctor", "toy:draft", "--target", "toy:target", *standalone, "--json"]) == 1
+    found = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["severity"] == "error"]
+    assert [one["code"] for one in found] == ["algorithm-standalone-for-eagle3"]
+    assert "EAGLE3" in found[0]["remedy"]
