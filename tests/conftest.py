@@ -11,6 +11,6 @@ gc.disable()  # until everything is imported: the imports of the fast tier make 
 
 
 def pytest_collection_finish() -> None:
-    """What the imports made stays: looking through it again and again is a sixth of the fast tier."""
+    """What the imports made stays: the collector need not look through it again and again."""
     gc.freeze()
     gc.enable()

@@ -30,7 +30,7 @@ def samples_from_parquet(path: Path) -> tuple[Sample, ...]:
 
     try:
         rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # texts are decoded, not checked, by Arrow
         raise StoreError(f"{path}: cannot be read: {error}") from error
     value: tuple[Sample, ...] = from_plain(tuple[Sample, ...], rows, origin=str(path))
     return value

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from sweeper.core.sample import Sample
+from sweeper.errors import StoreError
 from sweeper.store.samples import samples_from_parquet, samples_to_parquet
 
 
@@ -40,3 +43,13 @@ def test_a_file_from_before_conversations_holds_first_turns(tmp_path: Path) -> N
     path.write_bytes(samples_to_parquet([sample(2)]))
     pq.write_table(pq.read_table(path).drop_columns(["turn"]), path)
     assert [one.turn for one in samples_from_parquet(path)] == [1]
+
+
+def test_a_text_that_is_no_utf8_makes_a_file_unreadable_and_is_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "samples.parquet"
+    path.write_bytes(samples_to_parquet([sample(1)]))
+    table = pq.read_table(path)
+    broken = pa.array([b"three \xff words"], pa.binary()).cast(pa.string(), safe=False)
+    pq.write_table(table.set_column(table.schema.get_field_index("text"), "text", broken), path)
+    with pytest.raises(StoreError, match="cannot be read"):
+        samples_from_parquet(path)
