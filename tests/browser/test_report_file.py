@@ -22,6 +22,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield write_report(store_run(run, tmp_path_factory.mktemp("results"), disk=Hasty()))
 
 
+ON_PAPER = """window.addEventListener("beforeprint", () => {
+  window.onPaper = document.querySelectorAll("details:not([open])").length;
+})"""
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_a_report_opens_offline_and_is_accessible(report: Path, visit: Visit, width: int, scheme: str) -> None:
     visitor = visit(width, 844, scheme)
@@ -40,6 +45,10 @@ def test_a_report_can_be_printed(report: Path, visit: Visit) -> None:
     visitor = visit()
     page = visitor.see(report.as_uri())
     page.emulate_media(media="print", color_scheme="light")
+    closed = page.locator("details:not([open])").count()
+    assert closed > 0
+    page.evaluate(ON_PAPER)
     assert len(page.pdf()) > 50_000
     expect(page.locator("nav")).to_be_hidden()
-    assert page.locator("pre").first.is_visible()
+    assert page.evaluate("window.onPaper") == 0
+    assert page.locator("details:not([open])").count() == closed, "the page on the screen is as it was"
