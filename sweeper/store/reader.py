@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.core.lossless import Losslessness, Reference
-from sweeper.core.result import Measurement, StartRecord, TrialResult
+from sweeper.core.result import Completed, Failed, Measurement, Skipped, StartRecord, TrialResult
 from sweeper.core.run import RunData
 from sweeper.core.sample import Sample
 from sweeper.errors import StoreError
@@ -135,7 +135,23 @@ def _read(file: Path, kind: Any, run_dir: Path) -> Any:
     value = from_json(kind, text, origin=origin)
     if kind is Measurement and (problem := impossible_number(value)) is not None:
         raise StoreError(f"{origin}: {problem}")
+    home = _home(value)
+    if file.parent.parts[-len(home.parts) :] != home.parts:
+        raise StoreError(f"{origin}: holds what belongs in {home}; the file was copied or renamed")
     return value
+
+
+def _home(value: Measurement | Losslessness | TrialResult | StartRecord | Reference) -> Path:
+    """The folder, relative to the run's, that a writer gives what is so named."""
+    match value:
+        case Measurement() | Losslessness():
+            return layout.measurement_dir(Path(), value.trial_id, value.start, value.repeat)
+        case Completed() | Failed() | Skipped():
+            return layout.trial_dir(Path(), value.trial_id)
+        case StartRecord():
+            return layout.start_dir(Path(), value.group_id, value.start)
+        case Reference():
+            return layout.reference_file(Path(), value.group_id).parent
 
 
 def _read_environment(path: Path, problems: list[str]) -> Mapping[str, Any]:

@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,7 +7,7 @@ from sweeper.core.launch import EngineFingerprint
 from sweeper.core.result import Completed, Failed, Failure, Skipped
 from sweeper.core.run import RunData
 from sweeper.execution.resume import drift, resume
-from sweeper.store.reader import read_run
+from sweeper.store.reader import read_run, unreadable
 from sweeper.store.writer import RunWriter
 from sweeper.testing.plans import small_fingerprint, small_measurement, small_plan
 
@@ -111,3 +112,29 @@ def test_a_measurement_whose_samples_are_broken_is_not_kept(tmp_path: Path) -> N
     run = a_run(tmp_path, measured(0), measured(1))
     before = resume(run, NOW, broken=(run.path / "trials" / BASE.trial_id / "start-0-repeat-1",))
     assert [one.repeat for one in before.kept] == [0]
+
+
+def test_a_measurement_in_the_folder_of_another_is_moved_aside_and_that_one_runs_again(tmp_path: Path) -> None:
+    run = a_run(tmp_path, measured(0))
+    mine = run.path / "trials" / BASE.trial_id / "start-0-repeat-0"
+    copies = (mine.with_name("start-0-repeat-1"), run.path / "trials" / SPEC.trial_id / "start-0-repeat-0")
+    for copy in copies:
+        shutil.copytree(mine, copy)
+    found = read_run(run.path)
+    assert [one.repeat for one in found.measurements] == [0], "a copy is not a second measurement"
+    assert len(found.problems) == 2 and all(f"belongs in trials/{BASE.trial_id}/" in told for told in found.problems)
+    before = resume(found, NOW, broken=unreadable(run.path))
+    assert before.kept == run.measurements and set(before.aside) == set(copies)
+    writer = RunWriter(run.path)
+    writer.set_aside(before.aside)
+    writer.record(measured(1))
+    writer.close()
+    assert [one.repeat for one in read_run(run.path).measurements] == [0, 1]
+
+
+def test_the_end_of_another_trial_ends_nothing(tmp_path: Path) -> None:
+    run = a_run(tmp_path, failed())
+    shutil.copy(*(run.path / "trials" / trial.trial_id / "result.json" for trial in (SPEC, BASE)))
+    found = read_run(run.path)
+    assert found.results == run.results and not found.finished
+    assert resume(found, NOW, broken=unreadable(run.path)).aside == unreadable(run.path) != ()
