@@ -7,7 +7,6 @@ run in pieces (`--for-s 240`).
 import argparse
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from pathlib import Path
 from .campaign import Outcome, run_fault
 from .faults import every_fault
 from .journal import Journal
+from .tied import campaign_folder
 
 
 def main() -> int:
@@ -49,12 +49,9 @@ def main() -> int:
 
 def _strike_all(journal: Journal, strike: Callable[[int, Path], Outcome | None], *, jobs: int) -> None:
     """Every fault that is not done yet, until `strike` gives None because the time is up."""
-    with (
-        tempfile.TemporaryDirectory(prefix="sweeper-chaos-", ignore_cleanup_errors=True) as folder,
-        ThreadPoolExecutor(jobs) as workers,
-    ):
+    with campaign_folder() as folder, ThreadPoolExecutor(jobs) as workers:
         left = journal.left()
-        for number, outcome in zip(left, workers.map(lambda number: strike(number, Path(folder)), left), strict=True):
+        for number, outcome in zip(left, workers.map(lambda number: strike(number, folder), left), strict=True):
             if outcome is not None:
                 journal.add(number, outcome)
                 print(f"{number + 1:4d}  {row(outcome)}", flush=True)

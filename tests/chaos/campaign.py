@@ -17,6 +17,7 @@ from sweeper.testing.server import FIRED_UP
 
 from .faults import SESSION_S, Fault, reached
 from .place import Place, Process, send, wait_until
+from .tied import tied
 
 AGAIN = 3
 """Sessions after the fault; each is a plain `sweeper run` of the same experiment."""
@@ -63,7 +64,7 @@ def _listening(folder: Path, port: int) -> Process | None:
     log_path = folder / f"bystander-{port}.log"
     command = [sys.executable, "-m", "sweeper.testing.server", "--port", str(port)]
     with log_path.open("wb") as log:
-        process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(tied(command), env=env, stdout=log, stderr=log, start_new_session=True)
     if wait_until(lambda: FIRED_UP in log_path.read_text(), process, SESSION_S):
         return process
     process.kill()

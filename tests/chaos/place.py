@@ -16,6 +16,8 @@ from sweeper.errors import StoreError
 from sweeper.store.reader import find_runs, read_plan, read_run, read_samples, unreadable
 from sweeper.testing.server import stand_in_python
 
+from .tied import tied
+
 Process: TypeAlias = subprocess.Popen[bytes]
 Key: TypeAlias = tuple[str, int, int, str]
 """Trial, start, repeat, and when it was measured."""
@@ -112,7 +114,9 @@ class Place:
         command = [sys.executable, "-m", *module, str(self.folder / "chaos.yaml"), "--out", str(self.results)]
         env = {**os.environ, "SWEEPER_STATE_DIR": str(self.state), "SWEEPER_FAKE_SERVER": f"--step-ms 2 {engine}"}
         with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen([*command, *options], env=env, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                tied([*command, *options]), env=env, stdout=log, stderr=log, start_new_session=True
+            )
             try:
                 yield process
             finally:
