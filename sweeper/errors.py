@@ -3,11 +3,14 @@
 SweeperError                 exit code 2 unless said otherwise; printed as one line, never a traceback
 ├── ConfigError              the experiment file: `file:line: what; remedy`
 ├── PreflightError           this machine cannot do it: no GPU, no engine, no such path, a port in use
-│   └── GpuBusy              a foreign process holds a wanted GPU
+│   ├── GpuBusy              a foreign process holds a wanted GPU
+│   └── DiskError            a folder of Sweeper's own, such as the ledger's, cannot be written
 ├── StoreError               a results folder that cannot be read or written
 ├── ComparabilityError       two results that must not be compared
 └── ServerError              a server that did not do its job; becomes a Failed result inside a sweep
 """
+
+from functools import partial
 
 
 class SweeperError(Exception):
@@ -28,6 +31,10 @@ class GpuBusy(PreflightError):
     """A wanted GPU is held by a process that is not ours."""
 
 
+class DiskError(PreflightError):
+    """Ledger, locks or caches of this node cannot be written: the disk is full, read-only or broken."""
+
+
 class StoreError(SweeperError):
     """A results folder cannot be read or written."""
 
@@ -44,3 +51,15 @@ class ServerError(SweeperError):
         self.failure_class = failure_class
         self.log_lines = log_lines
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Ray carries it between nodes, and could not make one from the message alone."""
+        return partial(ServerError, failure_class=self.failure_class), self.args, vars(self)
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong first in a group of tasks; raised in an `except*`, Python before 3.11.4 would group it again."""
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

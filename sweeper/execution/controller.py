@@ -26,7 +26,7 @@ from sweeper.core.result import Completed, Failed, Failure, Skipped, TrialResult
 from sweeper.core.run import GroupJob
 from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Arm, Plan, ServerStart
-from sweeper.errors import PreflightError, ServerError, SweeperError
+from sweeper.errors import PreflightError, ServerError, first_of
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.answers import Answers
 from sweeper.execution.dispatch import Choice, Dispatcher
@@ -117,8 +117,8 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._schedule(tasks)
-        except* (SweeperError, RuntimeError, OSError, asyncio.CancelledError) as errors:
-            raise _first(errors) from None
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
         ended = _ended(self._accounts.results(), interrupted=self._stopping.is_set())
         self._emit(ended)
         return ended
@@ -311,13 +311,6 @@ class Controller:
     def _emit(self, event: Event) -> None:
         self._writer.record(event)
         self._display.show(event)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
 
 
 def _ended(results: tuple[TrialResult, ...], *, interrupted: bool) -> RunEnded:

@@ -14,7 +14,7 @@ from sweeper.effects.http import ControlClient
 from sweeper.effects.hub import local_checkpoint, read_config
 from sweeper.effects.startup import argument
 from sweeper.engine.logprobs import reference_answer, reference_path, reference_request, target_dtype
-from sweeper.errors import PreflightError
+from sweeper.errors import PreflightError, first_of
 
 
 async def record_reference(server: Server, job: GroupJob) -> Reference:
@@ -38,8 +38,8 @@ async def record_reference(server: Server, job: GroupJob) -> Reference:
         try:
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(ask(prompt)) for prompt in prompts]
-        except* (OSError, ValueError) as errors:
-            raise errors.exceptions[0] from None
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
     return Reference(
         arm_id=job.arm.arm_id,
         group_id=job.group_id,

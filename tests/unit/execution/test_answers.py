@@ -15,7 +15,7 @@ from sweeper.core.experiment import Experiment, Workload
 from sweeper.core.launch import LaunchPlan, Server
 from sweeper.core.lossless import Losslessness, Reference
 from sweeper.core.run import GroupJob, RunData
-from sweeper.core.sample import LoadOutcome
+from sweeper.core.sample import LoadOutcome, PromptSet
 from sweeper.core.trial import LoadPoint, Plan
 from sweeper.execution.answers import Answers
 from sweeper.execution.loadgen import LoadTarget, drive
@@ -228,25 +228,37 @@ class Asked:
         return "flushed"
 
 
-async def answers_of(*options: str, max_tokens: int = 12) -> tuple[Losslessness, Reference]:
-    """A baseline's pass, and a speculative server's measured load, both over HTTP."""
-    plan, prompts = small_plan(), small_prompts(40)
-    workload = Workload(max_tokens=max_tokens, num_prompts=40)
-    quick = ("--prefill-ms", "0", "--step-ms", "0")
-    with running(*quick) as url:
+QUICK = ("--prefill-ms", "0", "--step-ms", "0")
+
+
+async def recorded_by(*options: str, workload: Workload, prompts: PromptSet) -> Reference:
+    """A baseline's pass over HTTP."""
+    with running(*QUICK, *options) as url:
         launch = LaunchPlan(
             launch_id="x", argv=(), env={}, gpu_ids=(), host="127.0.0.1", port=1, base_url=url,
             served_model_name="fake-model", ready_timeout_s=1, log_path=Path("x"),
         )  # fmt: skip
         job = GroupJob(
-            run_id="r", run_dir=Path("x"), group_id="g", arm=plan.arms[0], start=0, owed=(), workload=workload,
+            run_id="r", run_dir=Path("x"), group_id="g", arm=small_plan().arms[0], start=0, owed=(), workload=workload,
             prompts=prompts, gpu_ids=(), slot="", owner_pid=1, reference_at=4,
         )  # fmt: skip
-        recorded = await record_reference(Asked(launch), job)  # type: ignore[arg-type]
-    with running(*quick, "--speculative-algorithm", "EAGLE3", *options) as url:
+        return await record_reference(Asked(launch), job)  # type: ignore[arg-type]
+
+
+async def answers_of(*options: str, max_tokens: int = 12) -> tuple[Losslessness, Reference]:
+    """A baseline's pass, and a speculative server's measured load, both over HTTP."""
+    prompts = small_prompts(40)
+    workload = Workload(max_tokens=max_tokens, num_prompts=40)
+    recorded = await recorded_by(workload=workload, prompts=prompts)
+    with running(*QUICK, "--speculative-algorithm", "EAGLE3", *options) as url:
         target = LoadTarget(base_url=url, model="fake-model")
         outcome = await drive(target, prompts, workload, LoadPoint(concurrency=4))
     return judge(recorded, outcome.samples, trial_id="t", start=0, repeat=0), recorded
+
+
+async def test_over_http_a_refused_pass_is_an_error_that_the_runner_knows() -> None:
+    with pytest.raises(OSError, match="HTTP 500"):
+        await recorded_by("--fault", "status:1", workload=Workload(num_prompts=4), prompts=small_prompts(4))
 
 
 async def test_over_http_a_sound_server_gives_the_baselines_answers() -> None:
