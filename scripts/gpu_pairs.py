@@ -2,6 +2,7 @@
 
     python scripts/gpu_pairs.py --out results/pairs --gpu 0
     python scripts/gpu_pairs.py --out results/pairs --gpu 0 --large results/llama8b --large-gpu 1
+    python scripts/gpu_pairs.py --out results/pairs --only-large --large results/llama8b --max-tokens 1024
 
 Both clients send the same prompts, as many tokens and the same concurrency to one server, in turns (A B, B A, …), so
 that a drift of the machine meets both; the interval is that of the mean log ratio of the pairs. With a second server
@@ -290,13 +291,13 @@ def chosen(options: argparse.Namespace, prompts: int) -> list[Model]:
         name="large",
         target=folder / "target",
         draft=folder / "draft",
-        gpu=options.large_gpu,
+        gpu=options.gpu if options.only_large else options.large_gpu,
         port=31812,
         num_prompts=prompts,
         max_tokens=options.max_tokens // 2,
         env=(("SGLANG_SIMULATE_ACC_LEN", "3"),),
     )
-    return [toy, large]
+    return [large] if options.only_large else [toy, large]
 
 
 def parsed() -> argparse.Namespace:
@@ -306,6 +307,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--large", type=Path, help="folder of make_random_llama.py; waited for")
     parser.add_argument("--large-gpu", type=int, default=1)
+    parser.add_argument("--only-large", action="store_true", help="the toy is left out; --gpu says where")
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
