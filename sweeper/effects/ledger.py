@@ -22,7 +22,7 @@ from sweeper.effects.process import (
     ProcessInfo,
     alive,
     boot_id,
-    end_session,
+    end_sessions,
     environment_of,
     process_table,
     processes_with_launch_id,
@@ -166,10 +166,20 @@ def proven_members(
 
     A session is ours when its leader is the very process we started; or, after the leader died, when a member was
     recorded by the keeper or carries our nonce (while any member lives, the kernel gives the session's number to nobody
-    else). A member whose environment says something else disproves it. `table` and `environments` are given by tests.
+    else). A member whose environment says something else disproves it. A process that left the session is ours by the
+    nonce alone. `table` and `environments` are given by tests; a table knows no such strays.
     """
-    if entry.sid is None:
-        return processes_with_launch_id(entry.launch_id) if table is None else ()
+    strays = processes_with_launch_id(entry.launch_id) if table is None else ()
+    session = () if entry.sid is None else _proven_session(entry, table, environments)
+    return (*session, *(info for info in strays if info not in session))
+
+
+def _proven_session(
+    entry: Entry,
+    table: Sequence[ProcessInfo] | None,
+    environments: Mapping[int, Mapping[str, str] | None] | None,
+) -> tuple[ProcessInfo, ...]:
+    assert entry.sid is not None
     members = session_members(entry.sid, table)
     if not members or entry.server is None:
         return ()
@@ -188,19 +198,13 @@ def proven_members(
 
 def end_entry(entry: Entry, *, term_wait_s: float = 10.0, kill_wait_s: float = 20.0) -> Ending:
     """End what this entry stands for and remove it when nothing of it remains."""
-    seconds = 0.0
-    ended: tuple[int, ...] = ()
-    remaining: tuple[int, ...] = ()
-    killed = False
-    for sid in sorted({info.sid for info in proven_members(entry)}):
-        ending = end_session(sid, term_wait_s=term_wait_s, kill_wait_s=kill_wait_s)
-        seconds += ending.seconds
-        ended += ending.ended
-        remaining += ending.remaining
-        killed = killed or ending.killed
-    if not remaining:
+    sids = {info.sid for info in proven_members(entry)}
+    if entry.sid is not None:  # a stray's session may have been somebody's before
+        sids &= {entry.sid}
+    ending = end_sessions(sids, entry.launch_id, term_wait_s=term_wait_s, kill_wait_s=kill_wait_s)
+    if not ending.remaining:
         remove_entry(entry.launch_id)
-    return Ending(ended=ended, remaining=remaining, killed=killed, seconds=seconds)
+    return ending
 
 
 def record_members(entry: Entry) -> Entry:

@@ -1,7 +1,8 @@
 """Processes of this node by identity, never by name. Standard library only: the keeper imports this module.
 
-A pid alone names nothing for long: identity is (pid, start time, boot). A server is its session: everything it
-starts stays there, also what is re-parented to pid 1 when the launcher dies.
+A pid alone names nothing for long: identity is (pid, start time, boot). A server is its session, where what it starts
+stays, also what is re-parented to pid 1 when the launcher dies; and whatever left that session with the nonce in its
+environment.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,11 +134,11 @@ def environment_of(pid: int) -> dict[str, str] | None:
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
 
 
-def processes_with_launch_id(launch_id: str) -> tuple[ProcessInfo, ...]:
+def processes_with_launch_id(launch_id: str, table: Sequence[ProcessInfo] | None = None) -> tuple[ProcessInfo, ...]:
     """Living processes that carry the nonce in their environment; this process and its launcher do not."""
     marker = f"{LAUNCH_ID_VARIABLE}={launch_id}".encode()
     found = []
-    for info in process_table():
+    for info in process_table() if table is None else table:
         try:
             raw = Path(f"/proc/{info.pid}/environ").read_bytes()
         except OSError:
@@ -145,6 +146,13 @@ def processes_with_launch_id(launch_id: str) -> tuple[ProcessInfo, ...]:
         if marker in raw.split(b"\0"):
             found.append(info)
     return tuple(found)
+
+
+def members_of(sids: Collection[int], launch_id: str) -> tuple[ProcessInfo, ...]:
+    """Living processes of these sessions, and what left them with the nonce."""
+    table = process_table()
+    within = tuple(info for info in table if info.sid in sids)
+    return (*within, *processes_with_launch_id(launch_id, [info for info in table if info.sid not in sids]))
 
 
 @contextlib.contextmanager
@@ -187,26 +195,32 @@ def spawn(
         )
 
 
-def signal_session(members: Sequence[ProcessInfo], number: signal.Signals) -> None:
-    """Signal every process group of the session, and single members that left their group in between."""
-    for pgid in {info.pgid for info in members}:
+def signal_members(members: Sequence[ProcessInfo], sids: Collection[int], number: signal.Signals) -> None:
+    """Signal every process group of these sessions; of what is outside them the process alone."""
+    for pgid in {info.pgid for info in members if info.sid in sids}:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pgid, number)
+    for info in members:
+        if info.sid not in sids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(info.pid, number)
 
 
-def end_session(
-    sid: int,
+def end_sessions(
+    sids: Collection[int],
+    launch_id: str,
     *,
     term_wait_s: float,
     kill_wait_s: float,
     reap: Callable[[], object] = lambda: None,
 ) -> Ending:
-    """TERM, wait, KILL, wait. Blocks; `reap` is called while waiting so that our own child does not stay a zombie.
+    """TERM, wait, KILL, wait: for these sessions and what left them. Blocks.
 
-    The caller has proved that the session is ours (`ledger.proven_members`).
+    `reap` is called while waiting so that our own child does not stay a zombie. The caller has proved that the sessions
+    are ours (`ledger.proven_members`).
     """
     started = time.monotonic()
-    members = session_members(sid)
+    members = members_of(sids, launch_id)
     signalled = {info.pid for info in members}
     killed = False
     for number, wait_s in ((signal.SIGTERM, term_wait_s), (signal.SIGKILL, kill_wait_s)):
@@ -216,7 +230,7 @@ def end_session(
             killed = True
         elif wait_s <= 0:
             continue
-        members = _signal_and_wait(sid, number, wait_s, reap, signalled)
+        members = _signal_and_wait(sids, launch_id, number, wait_s, reap, signalled)
     reap()
     return Ending(
         ended=tuple(sorted(signalled)),
@@ -227,18 +241,24 @@ def end_session(
 
 
 def _signal_and_wait(
-    sid: int, number: signal.Signals, wait_s: float, reap: Callable[[], object], signalled: set[int]
+    sids: Collection[int],
+    launch_id: str,
+    number: signal.Signals,
+    wait_s: float,
+    reap: Callable[[], object],
+    signalled: set[int],
 ) -> tuple[ProcessInfo, ...]:
-    signal_session(session_members(sid), number)
+    signal_members(members_of(sids, launch_id), sids, number)
     deadline = time.monotonic() + wait_s
     while True:
         reap()
-        members = session_members(sid)
+        members = members_of(sids, launch_id)
         signalled.update(info.pid for info in members)
         if not members or time.monotonic() >= deadline:
             return members
         if number == signal.SIGKILL:  # one that was forked while the first signal was on its way
-            signal_session(members, number)
+            signal_members(members, sids, number)
         else:  # a stopped process takes its TERM only once it runs again
-            signal_session([info for info in members if info.state in ("T", "t")], signal.SIGCONT)
+            stopped = [info for info in members if info.state in ("T", "t")]
+            signal_members(stopped, sids, signal.SIGCONT)
         time.sleep(POLL_S)

@@ -21,10 +21,10 @@ from sweeper.effects.process import (
     Ending,
     ProcessId,
     alive,
-    end_session,
+    end_sessions,
     identify,
-    session_members,
-    signal_session,
+    members_of,
+    signal_members,
     spawn,
 )
 from sweeper.effects.startup import LogTail, Patience
@@ -100,7 +100,7 @@ async def spawn_recorded(
     try:
         ledger.write_entry(entry)
     except BaseException:  # a server that the ledger does not know must not live
-        end_session(process.pid, term_wait_s=0, kill_wait_s=10, reap=process.poll)
+        end_sessions({process.pid}, plan.launch_id, term_wait_s=0, kill_wait_s=10, reap=process.poll)
         dismiss(watcher)
         ledger.remove_entry(plan.launch_id)
         raise
@@ -151,11 +151,12 @@ def dismiss(watcher: Keeper) -> None:
 
 
 async def end_shielded(spawned: Spawned, patience: Patience) -> Ending:
-    sid = spawned.process.pid
+    sids, launch_id = {spawned.process.pid}, spawned.entry.launch_id
     work = asyncio.ensure_future(
         asyncio.to_thread(
-            end_session,
-            sid,
+            end_sessions,
+            sids,
+            launch_id,
             term_wait_s=patience.term_wait_s,
             kill_wait_s=patience.kill_wait_s,
             reap=spawned.process.poll,
@@ -168,7 +169,7 @@ async def end_shielded(spawned: Spawned, patience: Patience) -> Ending:
             break
         except asyncio.CancelledError:
             cancelled = True
-            signal_session(session_members(sid), signal.SIGKILL)
+            signal_members(members_of(sids, launch_id), sids, signal.SIGKILL)
     if cancelled:
         dismiss(spawned.keeper)
         if not ending.remaining:

@@ -96,6 +96,8 @@ def main() -> None:
         subprocess.Popen(
             [sys.executable, "-c", "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(1000)"]
         )
+    if behaviour == "strays":
+        subprocess.Popen(["sleep", "1000"], start_new_session=True)
     serve(behaviour)
 
 

@@ -1,4 +1,6 @@
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +140,26 @@ def test_a_server_spawned_just_before_the_kill_is_found_by_its_nonce(state: Path
     assert ledger.end_entry(lost, term_wait_s=5).ended == (sleeper,)
     assert identify(sleeper) is None and session_members(sleeper) == ()
     assert ledger.read_entries() == ()
+
+
+def test_a_stray_of_a_server_that_is_gone_is_ended_without_its_neighbours(state: Path, tmp_path: Path) -> None:
+    """It carries the nonce in a session whose leader does not."""
+    mark = f"stray-{os.getpid()}"
+    command = f"sleep 1000 & echo $!; SWEEPER_LAUNCH_ID={mark} sleep 1000 & echo $!; wait"
+    shell = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, start_new_session=True)
+    assert shell.stdout is not None
+    stranger, stray = (int(shell.stdout.readline()) for _ in range(2))
+    try:
+        while pids(processes_with_launch_id(mark)) != [stray]:  # between fork and exec
+            os.sched_yield()
+        gone = entry(2**22 + 1, launch_id=mark)
+        ledger.write_entry(gone)
+        assert ledger.end_entry(gone, term_wait_s=5).ended == (stray,)
+        assert identify(stray) is None and identify(stranger) is not None and ledger.read_entries() == ()
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+        shell.stdout.close()
 
 
 def test_a_state_folder_that_is_a_link_or_cannot_be_made_is_one_clear_line(

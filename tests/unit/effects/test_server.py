@@ -285,6 +285,15 @@ async def test_a_second_cancellation_kills_at_once_and_still_leaves_nothing(port
         def on_phase(phase: Phase, detail: str) -> None:
             {"ready": ready, "stopping": stopping}.get(phase, asyncio.Event()).set()
 
+async def test_what_left_the_servers_session_is_ended_with_it(port: int, tmp_path: Path) -> None:
+    plan = plan_of("strays", port, tmp_path)
+    async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+        (entry,) = ledger.read_entries()
+        assert len({info.sid for info in processes_with_launch_id(plan.launch_id)}) == 2
+        assert len(ledger.proven_members(entry)) == 2
+    assert processes_with_launch_id(plan.launch_id) == () and ledger.read_entries() == ()
+
+
         patience = replace(QUICK, term_wait_s=600.0)
         async with SglangLauncher(patience=patience).launch(
             plan_of("stubborn", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=on_phase
