@@ -256,6 +256,15 @@ async def test_a_server_that_ignores_term_is_killed_with_its_children(port: int,
     assert session_members(entry.sid) == ()
 
 
+async def test_what_left_the_servers_session_is_ended_with_it(port: int, tmp_path: Path) -> None:
+    plan = plan_of("strays", port, tmp_path)
+    async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
+        (entry,) = ledger.read_entries()
+        assert len({info.sid for info in processes_with_launch_id(plan.launch_id)}) == 2
+        assert len(ledger.proven_members(entry)) == 2
+    assert processes_with_launch_id(plan.launch_id) == () and ledger.read_entries() == ()
+
+
 async def test_a_cancelled_start_leaves_nothing(port: int, tmp_path: Path) -> None:
     loading = asyncio.Event()
 
@@ -284,15 +293,6 @@ async def test_a_second_cancellation_kills_at_once_and_still_leaves_nothing(port
     async def run() -> None:
         def on_phase(phase: Phase, detail: str) -> None:
             {"ready": ready, "stopping": stopping}.get(phase, asyncio.Event()).set()
-
-async def test_what_left_the_servers_session_is_ended_with_it(port: int, tmp_path: Path) -> None:
-    plan = plan_of("strays", port, tmp_path)
-    async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
-        (entry,) = ledger.read_entries()
-        assert len({info.sid for info in processes_with_launch_id(plan.launch_id)}) == 2
-        assert len(ledger.proven_members(entry)) == 2
-    assert processes_with_launch_id(plan.launch_id) == () and ledger.read_entries() == ()
-
 
         patience = replace(QUICK, term_wait_s=600.0)
         async with SglangLauncher(patience=patience).launch(
