@@ -37,7 +37,7 @@ fast: setup  ## tests without a server
 	$(RUN) -m pytest tests/unit --numprocesses 3 --dist worksteal
 
 real: setup  ## tests on the real SGLang engine, on the CPU
-	$(RUN) -m pytest tests/real -m real
+	$(RUN) -m pytest tests/real -m real --durations 25
 
 browser: setup chromium  ## the dashboard and the report in a real Chromium; pictures of them go to test-artifacts/
 	$(RUN) -m pytest tests/browser

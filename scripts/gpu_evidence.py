@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SWEEPS = {
     "first": "gpu/first.yaml",
+    "starts": "gpu/starts.yaml",
     "toy": "gpu/toy.yaml",
     "llama8b": "gpu/llama8b.yaml",
     "tp2": "gpu/tp2.yaml",
