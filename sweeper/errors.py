@@ -54,7 +54,7 @@ class ServerError(SweeperError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Ray carries it between nodes, and could not make one from the message alone."""
-        return partial(ServerError, failure_class=self.failure_class), self.args, vars(self)
+        return partial(type(self), failure_class=self.failure_class), self.args, vars(self)
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -32,6 +32,7 @@ FailureClass = Literal[
     "gpu_busy",
     "empty",
     "node_lost",
+    "disk",
     "generator",
     "unknown",
 ]

@@ -28,7 +28,7 @@ from sweeper.effects.process import (
     processes_with_launch_id,
     session_members,
 )
-from sweeper.errors import PreflightError
+from sweeper.errors import DiskError, PreflightError
 
 STATE_DIR_VARIABLE = "SWEEPER_STATE_DIR"
 CLOCK_SLACK_TICKS = 200
@@ -64,7 +64,7 @@ class Entry:
 def state_dir() -> Path:
     """Where this node's ledger, locks and port reservations live; made on first use, for its owner only.
 
-    Raises PreflightError when it cannot be used: without a ledger nothing may be started.
+    Raises PreflightError (DiskError) when it cannot be used: without a ledger nothing may be started.
     """
     given = os.environ.get(STATE_DIR_VARIABLE)
     if given:
@@ -78,28 +78,31 @@ def state_dir() -> Path:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = path.lstat()  # a link in a shared folder is somebody's trap
     except OSError as error:
-        raise PreflightError(f"{path}: the ledger cannot be kept here: {error.strerror}; {advice}") from error
+        raise DiskError(f"{path}: the ledger cannot be kept here: {error.strerror}; {advice}") from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise PreflightError(f"{path} is not a folder of this user; {advice}")
     if status.st_mode & 0o022:
-        path.chmod(0o700)
+        try:
+            path.chmod(0o700)
+        except OSError as error:
+            raise DiskError(f"{path}: others may write here: {error.strerror}; {advice}") from error
     return path
 
 
 def state_folder(name: str) -> Path:
-    """One of the folders in it, made on first use. Raises PreflightError, as `state_dir` does."""
+    """One of the folders in it, made on first use. Raises as `state_dir` does."""
     folder = state_dir() / name
     try:
         folder.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
-        raise PreflightError(f"{folder}: cannot be made: {error.strerror}; free the disk or unlock it") from error
+        raise DiskError(f"{folder}: cannot be made: {error.strerror}; free the disk or unlock it") from error
     return folder
 
 
 def write_entry(entry: Entry) -> None:
     """Atomic and durable: after a kill at any moment there is the old entry or the new one, whole.
 
-    Raises PreflightError when it cannot be written: a server that the ledger does not know must not be started.
+    Raises DiskError when it cannot be written: a server that the ledger does not know must not be started.
     """
     path = _path(entry.launch_id)
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp")
@@ -113,9 +116,7 @@ def write_entry(entry: Entry) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise PreflightError(
-            f"{path.parent}: the ledger cannot be written: {error.strerror}; free or unlock it"
-        ) from error
+        raise DiskError(f"{path.parent}: the ledger cannot be written: {error.strerror}; free or unlock it") from error
 
 
 def remove_entry(launch_id: str) -> None:

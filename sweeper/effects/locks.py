@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 from sweeper.effects.ledger import state_dir, state_folder
-from sweeper.errors import PreflightError
+from sweeper.errors import DiskError
 
 POLL_S = 0.5
 
@@ -30,13 +30,13 @@ class Lock:
 def try_lock(name: str, *, holder: str) -> Lock | None:
     """Take a lock now, or None when somebody holds it. `holder`: a sentence for those who wait.
 
-    Raises PreflightError when there can be no lock file that names us.
+    Raises DiskError when there can be no lock file that names us.
     """
     path = _path(name)
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise PreflightError(f"{path}: cannot be made: {error.strerror}; free the disk or unlock it") from error
+        raise DiskError(f"{path}: cannot be made: {error.strerror}; free the disk or unlock it") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -47,7 +47,7 @@ def try_lock(name: str, *, holder: str) -> Lock | None:
         os.pwrite(handle, json.dumps({"pid": os.getpid(), "holder": holder}).encode(), 0)
     except OSError as error:
         os.close(handle)
-        raise PreflightError(f"{path}: cannot be written: {error.strerror}; free the disk or unlock it") from error
+        raise DiskError(f"{path}: cannot be written: {error.strerror}; free the disk or unlock it") from error
     return Lock(name, handle)
 
 

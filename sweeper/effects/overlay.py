@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeper.core.trial import ServerConfig
 from sweeper.effects.hub import cache_dir, local_checkpoint, read_config, text_sha256
-from sweeper.errors import PreflightError
+from sweeper.errors import DiskError
 
 
 def overlay_for(server: ServerConfig) -> Path | None:
@@ -47,9 +47,7 @@ def draft_overlay(draft_path: Path, aux_layer_ids: Sequence[int], cache_dir: Pat
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
-        raise PreflightError(
-            f"{cache_dir}: cannot write the draft overlay ({error.strerror}); free or allow it"
-        ) from None
+        raise DiskError(f"{cache_dir}: cannot write the draft overlay ({error.strerror}); free or allow it") from None
     return target
 
 

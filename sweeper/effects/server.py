@@ -23,7 +23,7 @@ from sweeper.effects.spawning import Spawned, dismiss, end_shielded, spawn_recor
 from sweeper.effects.startup import Patience, Startup, argument, dump_stacks
 from sweeper.engine.devices import visible_devices
 from sweeper.engine.ports import port_block
-from sweeper.errors import PreflightError, ServerError
+from sweeper.errors import DiskError, PreflightError, ServerError
 
 OnPhase = Callable[[Phase, str], None]
 
@@ -198,6 +198,8 @@ def _claimed(ports: Sequence[int], holder: str) -> Iterator[tuple[Lock, ...]]:
     with contextlib.ExitStack() as stack:
         try:
             locks = stack.enter_context(claim_block(ports, holder=holder))
+        except DiskError:
+            raise
         except PreflightError as error:
             raise ServerError(str(error), failure_class="port", remedy="choose another port") from error
         yield locks

@@ -302,12 +302,15 @@ def dump_stacks(sid: int, log_path: Path) -> Path | None:
     if tool is None:
         return None
     path = log_path.with_suffix(".stacks.txt")
-    with path.open("wb") as file:
-        for info in session_members(sid):
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                file.write(f"\n== {info.pid} {info.name}\n".encode())
-                done = subprocess.run(
-                    [tool, "dump", "--pid", str(info.pid)], capture_output=True, timeout=10, check=False
-                )
-                file.write(done.stdout or done.stderr)
+    try:
+        with path.open("wb", buffering=0) as file:
+            for info in session_members(sid):
+                with contextlib.suppress(subprocess.SubprocessError):
+                    file.write(f"\n== {info.pid} {info.name}\n".encode())
+                    done = subprocess.run(
+                        [tool, "dump", "--pid", str(info.pid)], capture_output=True, timeout=10, check=False
+                    )
+                    file.write(done.stdout or done.stderr)
+    except OSError:  # a full disk must not hide why the server hung
+        return None
     return path

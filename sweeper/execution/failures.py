@@ -8,7 +8,7 @@ from sweeper.core.launch import Difference
 from sweeper.core.result import Failure, FailureClass
 from sweeper.core.sample import LoadOutcome
 from sweeper.core.trial import Arm
-from sweeper.errors import GpuBusy, ServerError, SweeperError
+from sweeper.errors import DiskError, GpuBusy, ServerError, StoreError, SweeperError
 
 REMEDIES: dict[FailureClass, str] = {
     "bad_argument": "correct or remove the named flag; `sweeper plan` shows the command",
@@ -19,7 +19,7 @@ REMEDIES: dict[FailureClass, str] = {
     "oom_capture": "lower mem_fraction_static or cuda_graph_max_bs",
     "oom_run": "lower mem_fraction_static or max_running_requests",
     "nccl": "check NCCL settings and the links between the GPUs",
-    "port": "run again: another port is chosen",
+    "port": "run again with --retry-failed: another port is chosen",
     "illegal_memory": "try another attention_backend; report it to SGLang with the log",
     "hang_start": "see the log; raise engine.ready_timeout_s if loading is only slow",
     "hang_capture": "see the log; lower cuda_graph_max_bs",
@@ -32,7 +32,8 @@ REMEDIES: dict[FailureClass, str] = {
     "crash_load": "see the telling lines of the log",
     "gpu_busy": "wait for the holder, or choose other GPUs; `sweeper gpus` shows it",
     "empty": "see the errors of the requests in samples.parquet and the server's log",
-    "node_lost": "run again: finished measurements are kept",
+    "node_lost": "run again with --retry-failed: finished measurements are kept",
+    "disk": "free that disk or make it writable, then run again with --retry-failed; no configuration is at fault",
     "generator": "see the errors of the requests in samples.parquet",
     "unknown": "see the log of the server",
 }
@@ -76,9 +77,13 @@ def failure_of(error: SweeperError) -> Failure:
             remedy=error.remedy or REMEDIES[failure_class],
             log_lines=error.log_lines[-20:],
         )
-    failure_class = "gpu_busy" if isinstance(error, GpuBusy) else "unknown"
-    remedy = REMEDIES["gpu_busy"] if failure_class == "gpu_busy" else "correct that, then run again with --retry-failed"
-    return Failure(failure_class=failure_class, message=str(error), remedy=remedy)
+    if isinstance(error, GpuBusy):
+        return Failure(failure_class="gpu_busy", message=str(error), remedy=REMEDIES["gpu_busy"])
+    if isinstance(error, DiskError | StoreError):  # before a server ran: its ledger entry, its log, its folder
+        return Failure(failure_class="disk", message=str(error), remedy=REMEDIES["disk"])
+    return Failure(
+        failure_class="unknown", message=str(error), remedy="correct that, then run again with --retry-failed"
+    )
 
 
 def outcome_failure(outcome: LoadOutcome) -> Failure | None:

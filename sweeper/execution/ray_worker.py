@@ -14,7 +14,7 @@ from sweeper.core.events import GroupEvent
 from sweeper.core.launch import LaunchPlan, ServerFailure
 from sweeper.core.run import GroupJob
 from sweeper.engine.argv import Seat
-from sweeper.errors import PreflightError, ServerError
+from sweeper.errors import PreflightError, ServerError, SweeperError
 from sweeper.execution.pool import pump
 from sweeper.execution.ranks import NodeRank, SpanningLauncher
 from sweeper.execution.ray_address import first_line
@@ -127,7 +127,7 @@ class FarRank:
             return ServerFailure(
                 failure_class=error.failure_class,
                 message=str(error),
-                remedy="run again: finished measurements are kept",
+                remedy="run again with --retry-failed: finished measurements are kept",
             )
         return failure
 
@@ -138,8 +138,8 @@ class FarRank:
     async def _asked(self, method: Any, *arguments: Any) -> Any:
         try:
             return await method.remote(*arguments)
-        except (ServerError, PreflightError):
-            raise  # of the far node; Ray's wrapper is one of these as well
+        except SweeperError as error:  # of the far node; Ray's wrapper is one of these too, with a traceback as its text
+            raise getattr(error, "cause", error) from None
         except ClusterError as error:
             raise ServerError(
                 f"the worker of rank {self.rank} was lost: {first_line(error)}", failure_class="node_lost"

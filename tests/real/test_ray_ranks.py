@@ -166,6 +166,27 @@ async def test_the_real_engine_speculates_over_two_nodes(cluster: Cluster, tmp_p
     assert ledger.read_entries() == ()
 
 
+async def test_a_disk_that_is_full_on_the_other_node_is_told_as_that_nodes_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ledger.STATE_DIR_VARIABLE, str(tmp_path / "state"))
+    (tmp_path / "file").write_text("no folder can be made here")
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        made.add_node(num_cpus=1, env_vars={ledger.STATE_DIR_VARIABLE: str(tmp_path / "file" / "state")})
+        made.wait_for_nodes()
+        pool = RayPool(real_tools, device="cpu", exclusive=True, address=made.address)
+        slot = await pool.acquire(2)
+        events = await run(pool, slot, job_of(slot, tmp_path / "results"))
+        await pool.close()
+    finally:
+        made.shutdown()
+    failed = events[-1]
+    assert isinstance(failed, StartFailed)
+    assert failed.failure.failure_class == "disk"
+    assert failed.failure.message.startswith(f"{tmp_path}/file/state: the ledger cannot be kept here: Not a directory")
+
+
 async def test_a_size_that_no_number_of_nodes_shares_equally_is_refused(cluster: Cluster) -> None:
     pool = RayPool(real_tools, device="cpu", exclusive=True, address=cluster.address)
     with pytest.raises(PreflightError, match="a server of 3 CPUs does not fit equally on several of 2 nodes"):

@@ -18,7 +18,7 @@ from sweeper.effects.process import (
     session_members,
     spawn,
 )
-from sweeper.errors import PreflightError
+from sweeper.errors import DiskError, PreflightError
 
 BOOT = boot_id()
 
@@ -184,7 +184,7 @@ def test_a_state_folder_that_others_could_write_is_closed(tmp_path: Path, monkey
 def test_a_ledger_that_cannot_be_written_is_one_clear_line_and_leaves_the_old_entry(state: Path) -> None:
     ledger.write_entry(entry())
     (state / "ledger" / "full.json").mkdir()  # renaming a file over a folder fails as a full disk does: after the write
-    with pytest.raises(PreflightError, match="the ledger cannot be written"):
+    with pytest.raises(DiskError, match="the ledger cannot be written"):
         ledger.write_entry(entry(launch_id="full"))
     assert [item.launch_id for item in ledger.read_entries()] == ["abc"]
     assert not list((state / "ledger").glob(".*.tmp"))

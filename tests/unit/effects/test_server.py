@@ -17,7 +17,7 @@ from sweeper.effects.ports import reserve_port
 from sweeper.effects.process import processes_with_launch_id, session_members
 from sweeper.effects.server import SglangLauncher, server_environment
 from sweeper.effects.startup import Patience
-from sweeper.errors import GpuBusy, PreflightError, ServerError, StoreError
+from sweeper.errors import DiskError, GpuBusy, PreflightError, ServerError, StoreError
 from sweeper.testing.gpus import FakeGpus, fake_node
 
 STUB = str(Path(__file__).parent / "stub_engine.py")
@@ -124,6 +124,35 @@ async def test_a_hang_under_load_keeps_the_stacks_beside_the_log(
             (entry,) = ledger.read_entries()
             raise ServerError("no token for 120 s", failure_class="hang_load")
     assert f"stack of {entry.sid}" in (tmp_path / "server.stacks.txt").read_text()
+
+
+async def test_stacks_that_cannot_be_written_do_not_hide_the_hang(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin" / "py-spy"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    (tmp_path / "server.stacks.txt").symlink_to("/dev/full")
+    with pytest.raises(ServerError, match="no token"):
+        async with SglangLauncher(patience=QUICK).launch(
+            plan_of("good", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+        ):
+            raise ServerError("no token for 120 s", failure_class="hang_load")
+
+
+async def test_a_port_whose_lock_cannot_be_made_is_no_port_that_is_taken(
+    port: int, state: Path, tmp_path: Path
+) -> None:
+    lock = state / "locks" / f"port-{port}.lock"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(DiskError, match="cannot be made"):
+        async with SglangLauncher(patience=QUICK).launch(
+            plan_of("good", port, tmp_path), run_id="r", owner_pid=os.getpid(), on_phase=ignore
+        ):
+            pytest.fail("it must not become ready")
 
 
 async def test_a_dead_scheduler_is_seen_although_its_launcher_waits_on(port: int, tmp_path: Path) -> None:

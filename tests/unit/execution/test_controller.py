@@ -14,7 +14,7 @@ from sweeper.core.result import Completed, Conditions, Failed, Skipped, TrialRes
 from sweeper.core.run import GroupJob, RunData
 from sweeper.core.sample import LoadOutcome, RequestError
 from sweeper.core.trial import Plan
-from sweeper.errors import ServerError, StoreError
+from sweeper.errors import DiskError, ServerError, StoreError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.controller import Controller, Policy, Work
 from sweeper.execution.pool import LocalPool
@@ -252,6 +252,18 @@ async def test_a_server_that_hangs_under_load_is_ended_and_named(tmp_path: Path)
     failed = done.result("baseline-c1")
     assert isinstance(failed, Failed) and failed.failure.failure_class == "hang_load"
     assert isinstance(done.result("3-1-4-c1"), Completed)
+
+
+async def test_a_ledger_on_a_full_disk_fails_each_start_by_its_own_class_and_takes_no_other_arm_along(
+    tmp_path: Path,
+) -> None:
+    full = Script(fails=DiskError("/s/ledger: the ledger cannot be written: No space left on device"))
+    launcher = FakeLauncher(lambda plan: full if plan.launch_id.startswith("3-1-4") else Script())
+    done = await execute(tmp_path, small_plan(("baseline", "3-1-4", "5-1-6"), starts=1), launcher)
+    failed = done.result("3-1-4-c1")
+    assert isinstance(failed, Failed) and failed.failure.failure_class == "disk"
+    assert "No space left" in failed.failure.message
+    assert done.ended == RunEnded(completed=4, failed=2, skipped=0)
 
 
 async def test_a_failure_that_belongs_to_the_story_is_expected(tmp_path: Path) -> None:
