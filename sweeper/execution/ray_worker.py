@@ -138,7 +138,7 @@ class FarRank:
     async def _asked(self, method: Any, *arguments: Any) -> Any:
         try:
             return await method.remote(*arguments)
-        except SweeperError as error:  # of the far node; Ray's wrapper is one of these too, with a traceback as its text
+        except SweeperError as error:  # of the far node; Ray's wrapper is one of these too, its text a trace
             raise getattr(error, "cause", error) from None
         except ClusterError as error:
             raise ServerError(
