@@ -76,7 +76,7 @@ def _safetensors(file: Path) -> Mapping[str, Any]:
     groups: dict[str, list[tuple[int, Tensor]]] = {}
     for name in list(tensors):
         stem, _, number = name.rpartition(".")
-        if number.isdigit():
+        if number.isdecimal():
             groups.setdefault(stem, []).append((int(number), tensors.pop(name)))
     return {**tensors, **{stem: [t for _, t in sorted(items, key=lambda i: i[0])] for stem, items in groups.items()}}
 

@@ -36,7 +36,7 @@ def visible_devices(
 
 
 def _physical(word: str, uuids: Mapping[int, str]) -> int:
-    if word.lstrip("-").isdigit():
+    if word.removeprefix("-").isdecimal():
         return int(word)
     matches = [gpu for gpu, uuid in uuids.items() if uuid.startswith(word)]
     if len(matches) != 1:

@@ -16,7 +16,7 @@ LONGEST_TMPDIR_BYTES = 107 - 68
 def probe(address: str) -> None:
     """Ray itself would knock for ever at a port where nobody listens."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdecimal():
         return  # `auto` and the like: Ray's own words
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()

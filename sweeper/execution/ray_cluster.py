@@ -104,7 +104,7 @@ def whereabouts() -> Whereabouts:
         host=socket.gethostname(),
         address=own_address(),
         gpu_ids=tuple(sorted(int(one) for one in context.get_accelerator_ids().get("GPU", []))),
-        visible=tuple(sorted(int(word) for word in given)) if all(word.isdigit() for word in given) else None,
+        visible=tuple(sorted(int(word) for word in given)) if all(word.isdecimal() for word in given) else None,
     )
 
 

@@ -45,7 +45,7 @@ class Document:
     marked: Marked
 
     def error(self, dotted: str, what: str) -> ConfigError:
-        return self.marked.error(tuple(int(p) if p.isdigit() else p for p in dotted.split(".")), what)
+        return self.marked.error(tuple(int(p) if p.isdecimal() else p for p in dotted.split(".")), what)
 
 
 def parse_experiment(text: str, path: Path) -> Experiment:

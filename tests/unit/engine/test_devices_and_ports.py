@@ -37,6 +37,12 @@ def test_a_variable_of_uuids_is_understood() -> None:
         visible_devices([1], given="GPU-cccc", needed=1, uuids=uuids)
 
 
+@pytest.mark.parametrize("word", ["²", "--1"])
+def test_what_only_looks_like_a_number_is_no_gpu(word: str) -> None:
+    with pytest.raises(PreflightError, match="which is no GPU of this node"):
+        visible_devices([1], given=word, needed=1)
+
+
 def test_a_cpu_server_sees_none() -> None:
     assert visible_devices([], given="", needed=0) == ""
 

@@ -1,6 +1,6 @@
 import pytest
 
-from sweeper.execution.ray_address import short_temp_dir
+from sweeper.execution.ray_address import probe, short_temp_dir
 
 SESSION = "/ray/session_2026-11-30_03-46-31_163746_4194304/sockets/plasma_store"
 """What Ray puts below its temporary folder, with the longest process id."""
@@ -24,3 +24,7 @@ def test_a_ray_of_our_own_stays_in_the_temporary_folder_as_long_as_its_sockets_f
 )
 def test_rays_own_variable_comes_first_and_bytes_count(environ: dict[str, str], moved: bool) -> None:
     assert (short_temp_dir(environ) is not None) is moved
+
+
+def test_a_port_that_is_no_number_is_left_to_rays_own_words() -> None:
+    probe("127.0.0.1:²")
