@@ -4,6 +4,7 @@ SweeperError                 exit code 2 unless said otherwise; printed as one l
 ├── ConfigError              the experiment file: `file:line: what; remedy`
 ├── PreflightError           this machine cannot do it: no GPU, no engine, no such path, a port in use
 │   ├── GpuBusy              a foreign process holds a wanted GPU
+│   ├── ClusterLost          the Ray cluster is gone, or has no node left
 │   └── DiskError            a folder of Sweeper's own, such as the ledger's, cannot be written
 ├── StoreError               a results folder that cannot be read or written
 ├── ComparabilityError       two results that must not be compared
@@ -33,6 +34,10 @@ class GpuBusy(PreflightError):
 
 class DiskError(PreflightError):
     """Ledger, locks or caches of this node cannot be written: the disk is full, read-only or broken."""
+
+
+class ClusterLost(PreflightError):
+    """The Ray cluster is gone, or no node of it is left: no configuration is at fault, the run cannot go on now."""
 
 
 class StoreError(SweeperError):

@@ -26,7 +26,7 @@ from sweeper.core.result import Completed, Failed, Failure, Skipped, TrialResult
 from sweeper.core.run import GroupJob
 from sweeper.core.sample import PromptSet
 from sweeper.core.trial import Arm, Plan, ServerStart
-from sweeper.errors import PreflightError, ServerError, first_of
+from sweeper.errors import ClusterLost, PreflightError, ServerError, first_of
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.answers import Answers
 from sweeper.execution.dispatch import Choice, Dispatcher
@@ -130,7 +130,8 @@ class Controller:
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         stopper = tasks.create_task(self._stop_when_asked())
         while not self._stopping.is_set():
-            choice = self._dispatcher.choose(self._wanted(), self._pool.room())
+            room = await self._pool.room()
+            choice = self._dispatcher.choose(self._wanted(), room)
             if choice is None:
                 if not self._running:
                     break
@@ -186,6 +187,8 @@ class Controller:
             if not acquiring.done():
                 return None
             return acquiring.result()
+        except ClusterLost:
+            raise
         except PreflightError as error:
             self._pending.remove(entry)
             self._start_failed(entry, failure_of(error))

@@ -27,13 +27,14 @@ class Slot:
 
 
 class Pool(Protocol):
-    def room(self) -> Room:
-        """The nodes as they are now, with all that is taken."""
+    async def room(self) -> Room:
+        """The nodes as they are now, with all that is taken. Raises ClusterLost."""
 
     async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:
         """Waits for room for a server of `gpus` GPUs (or CPU slots), if possible at a wanted place.
 
-        `nodes`: how many nodes it shall span; None: as few as possible. Raises PreflightError when it can never fit.
+        `nodes`: how many nodes it shall span; None: as few as possible. Raises PreflightError when it can never fit,
+        ClusterLost when nothing can any more.
         """
 
     def run(self, slot: Slot, job: GroupJob) -> AsyncGenerator[GroupEvent, None]:
@@ -58,7 +59,7 @@ class LocalPool:
         self._numbers = list(range(slots))
         self._running: set[asyncio.Task[None]] = set()
 
-    def room(self) -> Room:
+    async def room(self) -> Room:
         return Room(nodes=(Node(name="local", units=tuple(range(self._slots))),))
 
     async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:

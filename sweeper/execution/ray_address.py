@@ -26,27 +26,34 @@ def probe(address: str) -> None:
         ) from error
 
 
-async def until_gone(address: str) -> None:
-    """Returns when nobody has taken a connection there HEAD_TRIES times in a row."""
+async def answers(address: str) -> bool:
+    """Whether somebody takes a connection there; asked HEAD_TRIES times before the answer is no."""
     host, _, port = address.rpartition(":")
-    failed = 0
-    while failed < HEAD_TRIES:
-        await asyncio.sleep(HEAD_EVERY_S)
+    for left in reversed(range(HEAD_TRIES)):
         try:
             _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), HEAD_EVERY_S)
-            writer.close()
-            failed = 0
         except OSError:
-            failed += 1
+            await asyncio.sleep(HEAD_EVERY_S if left else 0)
+        else:
+            writer.close()
+            return True
+    return False
+
+
+async def until_gone(address: str) -> None:
+    while await answers(address):  # noqa: ASYNC110  nobody can set an event when a head of others dies
+        await asyncio.sleep(HEAD_EVERY_S)
 
 
 def short_temp_dir(environ: Mapping[str, str]) -> str | None:
-    """Where a Ray of our own keeps its sockets: where it likes (None), or in its usual folder if that is too deep.
+    """Where a Ray of our own keeps its sockets: where it likes (None), or in its usual folder if it cannot live there.
 
-    A socket's path has at most 107 bytes, of which Ray takes 68; schedulers of clusters make deep TMPDIRs.
+    A socket's path has at most 107 bytes, of which Ray takes 68, and must be ASCII; schedulers of clusters make deep
+    TMPDIRs.
     """
     chosen = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or ""
-    return "/tmp/ray" if len(os.fsencode(chosen)) > LONGEST_TMPDIR_BYTES else None  # noqa: S108  as Ray without a TMPDIR
+    refused = len(os.fsencode(chosen)) > LONGEST_TMPDIR_BYTES or not chosen.isascii()
+    return "/tmp/ray" if refused else None  # noqa: S108  as Ray without a TMPDIR
 
 
 def why_not(address: str | None, error: Exception, *, version: str) -> str:

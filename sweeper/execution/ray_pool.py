@@ -17,7 +17,7 @@ from sweeper.execution.ray_cluster import (
 import asyncio
 import atexit
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeper.core.events import GroupEvent
 from sweeper.core.run import GroupJob
-from sweeper.errors import PreflightError, ServerError
+from sweeper.errors import ClusterLost, PreflightError, ServerError
 from sweeper.execution.pool import Slot
-from sweeper.execution.ray_address import first_line, last_line, until_gone
+from sweeper.execution.ray_address import answers, first_line, last_line, until_gone
 from sweeper.execution.ray_worker import Worker
 from sweeper.execution.runner import Tools
 from sweeper.planning.placement import Node, Place, Room
@@ -41,6 +41,7 @@ STOP_TIMEOUT_S = 120.0
 PATIENCE_S = 5.0
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
+HEAD_GONE = "Ray's head is gone; run the same command again: what was measured is kept"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,9 +79,10 @@ class RayPool:
         self.abandoned = False
         """Ray could not be left in order: this process must end by os._exit, or Ray's threads crash it at its end."""
         connect(address)
+        self._head: str = ray.get_runtime_context().gcs_address
 
-    def room(self) -> Room:
-        found = [Node(name=node.node_id, units=self._units(node)) for node in nodes_with(self._resource)]
+    async def room(self) -> Room:
+        found = [Node(name=node.node_id, units=self._units(node)) for node in await self._nodes()]
         return Room(nodes=tuple(found), exclusive=self._exclusive)
 
     async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:
@@ -88,7 +90,7 @@ class RayPool:
             while True:
                 if (kept := self._take_idle(gpus, at, nodes)) is not None:
                     return kept.slot
-                chosen = self._nodes_with_room(gpus, at, nodes)
+                chosen = self._nodes_with_room(await self._nodes(), gpus, at, nodes)
                 if chosen is None:
                     await self._changed.wait()
                 elif (reserved := await self._reserve_unless_lost(chosen, gpus, at)) is not None:
@@ -120,15 +122,14 @@ class RayPool:
                     await fetch(worker, job.run_dir)
 
     async def _while_ray_lives(self, stream: Any) -> AsyncGenerator[GroupEvent, None]:
-        """Ray itself would wait a minute for its dead head, and then abort this process."""
-        head = asyncio.create_task(until_gone(ray.get_runtime_context().gcs_address))
+        head = asyncio.create_task(until_gone(self._head))
         try:
             while True:
                 following = asyncio.ensure_future(_following(stream))
                 await asyncio.wait([following, head], return_when=asyncio.FIRST_COMPLETED)
                 if not following.done():
                     following.cancel()
-                    raise PreflightError("Ray's head is gone; run the same command again: what was measured is kept")
+                    raise ClusterLost(HEAD_GONE)
                 event = following.result()
                 if event is None:
                     return
@@ -169,6 +170,12 @@ class RayPool:
             self._discard(reserved)
         ray.shutdown()
 
+    async def _nodes(self) -> list[ClusterNode]:
+        """Ray itself would wait a minute for its dead head, and then abort this process."""
+        if not await answers(self._head):
+            raise ClusterLost(HEAD_GONE)
+        return nodes_with(self._resource)
+
     def _take_idle(self, gpus: int, at: Place | None, nodes: int | None) -> _Reserved | None:
         for slot_id in self._idle:
             one = self._reserved[slot_id]
@@ -188,9 +195,11 @@ class RayPool:
         held = {unit for place in places if place.node == node.node_id for unit in place.units}
         return tuple(unit for unit in self._units(node) if unit not in held)
 
-    def _nodes_with_room(self, gpus: int, at: Place | None, asked: int | None) -> tuple[ClusterNode, ...] | None:
+    def _nodes_with_room(
+        self, nodes: Sequence[ClusterNode], gpus: int, at: Place | None, asked: int | None
+    ) -> tuple[ClusterNode, ...] | None:
         """As few nodes as the server fits on; None: it must wait for them. PreflightError: it never fits."""
-        known = sorted(nodes_with(self._resource), key=lambda node: at is not None and node.node_id != at.node)
+        known = sorted(nodes, key=lambda node: at is not None and node.node_id != at.node)
         for count in [asked] if asked else range(1, len(known) + 1):
             share, rest = divmod(gpus, count)
             fitting = [node for node in known if node.room >= share]
@@ -198,6 +207,11 @@ class RayPool:
                 free = [node for node in fitting if self._has_room(node, share)]
                 return tuple(free[:count]) if len(free) >= count else None
         largest = max((node.room for node in known), default=0)
+        if largest == 0:
+            raise ClusterLost(
+                f"no node of the Ray cluster has a {self._resource}; see `ray status` there, then run the same command "
+                "again: what was measured is kept"
+            )
         shared = f" equally on {asked or 'several'} of {len(known)} nodes" if len(known) > 1 or asked else ""
         raise PreflightError(
             f"a server of {gpus} {self._resource}s does not fit{shared}: the largest node has {largest}; "
@@ -232,7 +246,7 @@ class RayPool:
         try:
             while not reserving.done():
                 await asyncio.wait([reserving], timeout=PATIENCE_S)
-                if not set(chosen) <= set(nodes_with(self._resource)):
+                if not set(chosen) <= set(await self._nodes()):
                     return None
             return reserving.result()
         finally:

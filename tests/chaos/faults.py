@@ -221,6 +221,7 @@ def _ray() -> Iterator[Fault]:
     yield Fault("Ray worker SIGKILL", "measuring", to_entry(SIGKILL, "launcher"), ray=True)
     yield Fault("Ray's raylet SIGKILL", "measuring", to_named(SIGKILL, b"raylet/raylet"), ray=True)
     yield Fault("Ray's head SIGKILL", "measuring", to_named(SIGKILL, b"gcs_server"), ray=True)
+    yield Fault("Ray's head SIGKILL between two starts", "stopping", to_named(SIGKILL, b"gcs_server"), ray=True)
     yield Fault("controller with Ray SIGKILL", "measuring", to_controller(SIGKILL), ray=True)
 
 

@@ -14,14 +14,15 @@ from sweeper.core.result import Completed, Conditions, Failed, Skipped, TrialRes
 from sweeper.core.run import GroupJob, RunData
 from sweeper.core.sample import LoadOutcome, RequestError
 from sweeper.core.trial import Plan
-from sweeper.errors import DiskError, ServerError, StoreError
+from sweeper.errors import ClusterLost, DiskError, ServerError, StoreError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.controller import Controller, Policy, Work
-from sweeper.execution.pool import LocalPool
+from sweeper.execution.pool import LocalPool, Slot
 from sweeper.execution.resume import resume
 from sweeper.execution.runner import Drive, Tools
+from sweeper.planning.placement import Place
 from sweeper.store.disk import Disk
-from sweeper.store.reader import half_written, read_run
+from sweeper.store.reader import find_runs, half_written, read_run
 from sweeper.store.samples import samples_from_parquet
 from sweeper.store.writer import RunWriter
 from sweeper.testing.launcher import FakeLauncher, Script, fake_drive
@@ -113,6 +114,7 @@ async def execute(
     work: Callable[[Work], Work] = lambda work: work,
     disk: Disk | None = None,
     resumed: Path | None = None,
+    pool: type[LocalPool] = LocalPool,
     interrupt_at: Callable[[Event], bool] = lambda event: False,
     clock: Callable[[], float] = lambda: 0.0,
     drive: Drive = fake_drive,
@@ -126,11 +128,11 @@ async def execute(
         writer.set_aside(before.aside)
         accounts, kept = Accounts(plan, kept=before.kept, results=before.results), len(before.kept)
     display = Collected(lambda event: controller.interrupt() if interrupt_at(event) else None)
-    pool = LocalPool(tools(launcher, drive))
+    slots = pool(tools(launcher, drive))
     controller = Controller(
         work(Work(plan=plan, workload=WORKLOAD, prompts=PROMPTS, resumed=kept)),
         accounts=accounts,
-        pool=pool,
+        pool=slots,
         writer=writer,
         display=display,
         clock=clock,
@@ -138,7 +140,7 @@ async def execute(
     try:
         ended = await controller.run()
     finally:
-        await pool.close()
+        await slots.close()
         writer.close()
     return Outcome(ended, read_run(writer.path), launcher, display.events)
 
@@ -423,6 +425,24 @@ async def test_a_results_folder_that_fails_ends_the_run_and_stops_the_server(tmp
     with pytest.raises(StoreError, match="No space left"):
         await execute(tmp_path, small_plan(), launcher, disk=FullLater())
     assert [server.stopped for server in launcher.servers] == [True]
+
+
+async def test_a_cluster_lost_between_two_starts_ends_the_run_and_no_trial_is_at_fault(tmp_path: Path) -> None:
+    class LostLater(LocalPool):
+        given = 0
+
+        async def acquire(self, gpus: int, at: Place | None = None, *, nodes: int | None = None) -> Slot:
+            self.given += 1
+            if self.given > 1:
+                raise ClusterLost("Ray's head is gone")
+            return await super().acquire(gpus, at, nodes=nodes)
+
+    with pytest.raises(ClusterLost):
+        await execute(tmp_path, small_plan(starts=1, repeats=1), FakeLauncher(), pool=LostLater)
+    (path,) = find_runs(tmp_path)
+    run = read_run(path)
+    assert run.measurements and not run.finished
+    assert not any(isinstance(one, Failed) for one in run.results)
 
 
 async def test_the_journal_tells_the_run_in_order(tmp_path: Path) -> None:

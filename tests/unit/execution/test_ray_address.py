@@ -1,6 +1,9 @@
+import asyncio
+
 import pytest
 
-from sweeper.execution.ray_address import probe, short_temp_dir
+from sweeper.execution import ray_address
+from sweeper.execution.ray_address import answers, probe, short_temp_dir, until_gone
 
 SESSION = "/ray/session_2026-11-30_03-46-31_163746_4194304/sockets/plasma_store"
 """What Ray puts below its temporary folder, with the longest process id."""
@@ -20,6 +23,7 @@ def test_a_ray_of_our_own_stays_in_the_temporary_folder_as_long_as_its_sockets_f
         ({"RAY_TMPDIR": "/r", "TMPDIR": "/" + "t" * 80}, False),
         ({"RAY_TMPDIR": "/" + "r" * 80, "TMPDIR": "/t"}, True),
         ({"TMPDIR": "/" + "ü" * 30}, True),
+        ({"TMPDIR": "/ü"}, True),
     ],
 )
 def test_rays_own_variable_comes_first_and_bytes_count(environ: dict[str, str], moved: bool) -> None:
@@ -28,3 +32,14 @@ def test_rays_own_variable_comes_first_and_bytes_count(environ: dict[str, str], 
 
 def test_a_port_that_is_no_number_is_left_to_rays_own_words() -> None:
     probe("127.0.0.1:²")
+
+
+async def test_a_head_answers_until_nobody_takes_a_connection_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_address, "HEAD_EVERY_S", 0.01)
+    head = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    address = f"127.0.0.1:{head.sockets[0].getsockname()[1]}"
+    assert await answers(address)
+    waiting = asyncio.create_task(until_gone(address))
+    head.close()
+    await asyncio.wait_for(waiting, 20)
+    assert not await answers(address)
