@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 from sweeper.core.launch import LaunchPlan, Phase, ServerFailure, StartupTimes
 from sweeper.effects.cleaning import named_holder, sharing
@@ -56,35 +58,40 @@ class LogTail:
         self._rest = b""
 
     def new_lines(self) -> list[str]:
-        """Whole lines written since the last call."""
+        """Whole lines written since the last call, but for the middle of very many."""
         try:
             with self.path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+                data, self._offset = _ends_from(file, self._offset)
         except OSError:
             return []
-        self._offset += len(data)
         data = self._rest + data
         end = 1 + max(data.rfind(b"\n"), data.rfind(b"\r"))  # a progress bar rewrites its line
-        self._rest = data[end:]
+        self._rest = data[end:][-LOG_TAIL_BYTES:]
         return split_lines(data[:end].decode(errors="replace"))
 
     def all_lines(self) -> list[str]:
         """Everything, but for the middle of a very long log."""
         try:
             with self.path.open("rb") as file:
-                file.seek(self._start)
-                head = file.read(LOG_HEAD_BYTES)
-                size = file.seek(0, 2)
-                file.seek(max(self._start + len(head), size - LOG_TAIL_BYTES))
-                tail = file.read()
+                data, _ = _ends_from(file, self._start)
         except OSError:
             return []
-        return split_lines((head + tail).decode(errors="replace"))
+        return split_lines(data.decode(errors="replace"))
 
     @property
     def offset(self) -> int:
         return self._offset
+
+
+def _ends_from(file: IO[bytes], start: int) -> tuple[bytes, int]:
+    """What stands from `start` on, without the middle where that is very long, and where it ends."""
+    file.seek(start)
+    head = file.read(LOG_HEAD_BYTES)
+    end = file.seek(0, os.SEEK_END)
+    again = file.seek(max(start + len(head), end - LOG_TAIL_BYTES))
+    tail = file.read(LOG_TAIL_BYTES)
+    between = b"\n" if again > start + len(head) else b""
+    return head + between + tail, again + len(tail)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ def probe(address: str) -> None:
         return  # `auto` and the like: Ray's own words
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: no name that a host can have
         raise PreflightError(
             f"{address}: no Ray cluster answers there ({error}); see `ray status` on its head node"
         ) from error

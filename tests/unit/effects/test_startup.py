@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.core.launch import LaunchPlan, ServerFailure
-from sweeper.effects import ledger
+from sweeper.effects import ledger, startup
 from sweeper.effects.ledger import Entry
 from sweeper.effects.process import LAUNCH_ID_VARIABLE, identify
 from sweeper.effects.startup import LogTail, Watchdog, argument, beside_another
@@ -27,6 +27,25 @@ def test_the_tail_begins_where_this_server_began_and_knows_progress_bars(tmp_pat
     assert tail.new_lines() == []
     assert tail.all_lines()[-1] == "unfinished"
     assert "yesterday" not in tail.all_lines()
+
+
+def test_of_a_flood_of_lines_only_both_ends_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "LOG_HEAD_BYTES", 20)
+    monkeypatch.setattr(startup, "LOG_TAIL_BYTES", 20)
+    path = tmp_path / "server.log"
+    path.write_bytes(b"")
+    tail = LogTail(path)
+    with path.open("ab") as log:
+        log.write(b"first\n" + b"flood of lines\n" * 1000 + b"the last one\n")
+        log.flush()
+        seen = tail.new_lines()
+        assert (seen[0], seen[-1]) == ("first", "the last one") and len(seen) < 10
+        assert tail.all_lines() == seen
+        log.write(b"x" * 1000)
+        log.flush()
+        assert tail.new_lines() == ["x" * 20]
+        log.write(b"y\n")
+    assert tail.new_lines() == ["x" * 20 + "y"]
 
 
 def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:

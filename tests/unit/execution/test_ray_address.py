@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from sweeper.errors import PreflightError
 from sweeper.execution import ray_address
 from sweeper.execution.ray_address import answers, probe, short_temp_dir, until_gone
 
@@ -32,6 +33,12 @@ def test_rays_own_variable_comes_first_and_bytes_count(environ: dict[str, str], 
 
 def test_a_port_that_is_no_number_is_left_to_rays_own_words() -> None:
     probe("127.0.0.1:²")
+
+
+@pytest.mark.parametrize("host", ["x" * 300, "a..b"])
+def test_a_host_that_can_have_no_such_name_is_one_line(host: str) -> None:
+    with pytest.raises(PreflightError, match="no Ray cluster answers there"):
+        probe(f"{host}:6379")
 
 
 async def test_a_head_answers_until_nobody_takes_a_connection_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
