@@ -11,6 +11,7 @@ from sweeper.errors import PreflightError
 HEAD_EVERY_S = 5.0
 HEAD_TRIES = 3
 LONGEST_TMPDIR_BYTES = 107 - 68
+_ORDINARY_PATH = re.compile(r"[A-Za-z0-9_./+@%=:, -]*")
 
 
 def probe(address: str) -> None:
@@ -48,11 +49,11 @@ async def until_gone(address: str) -> None:
 def short_temp_dir(environ: Mapping[str, str]) -> str | None:
     """Where a Ray of our own keeps its sockets: where it likes (None), or in its usual folder if it cannot live there.
 
-    A socket's path has at most 107 bytes, of which Ray takes 68, and must be ASCII; schedulers of clusters make deep
-    TMPDIRs.
+    A socket's path has at most 107 bytes, of which Ray takes 68; schedulers of clusters make deep TMPDIRs. What is not
+    ASCII or would need a shell's quotes keeps Ray's daemons from starting.
     """
     chosen = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or ""
-    refused = len(os.fsencode(chosen)) > LONGEST_TMPDIR_BYTES or not chosen.isascii()
+    refused = len(os.fsencode(chosen)) > LONGEST_TMPDIR_BYTES or not _ORDINARY_PATH.fullmatch(chosen)
     return "/tmp/ray" if refused else None  # noqa: S108  as Ray without a TMPDIR
 
 

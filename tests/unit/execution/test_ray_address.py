@@ -25,6 +25,8 @@ def test_a_ray_of_our_own_stays_in_the_temporary_folder_as_long_as_its_sockets_f
         ({"RAY_TMPDIR": "/" + "r" * 80, "TMPDIR": "/t"}, True),
         ({"TMPDIR": "/" + "ü" * 30}, True),
         ({"TMPDIR": "/ü"}, True),
+        ({"TMPDIR": "/it's"}, True),
+        ({"TMPDIR": "/a b"}, False),
     ],
 )
 def test_rays_own_variable_comes_first_and_bytes_count(environ: dict[str, str], moved: bool) -> None:
