@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sweeper.effects import ledger
 from sweeper.effects.gpu import Blocked, Gpu, GpuReader, Holder, Inventory, memory_returned, still_blocked
 from sweeper.effects.ledger import Entry
-from sweeper.effects.process import ProcessInfo, alive, identify
+from sweeper.effects.process import ProcessId, ProcessInfo, alive, boot_id
 from sweeper.errors import GpuBusy, PreflightError
 
 MEMORY_WAIT_S = 30.0
@@ -155,8 +155,8 @@ def holders_of(inventory: Inventory, gpu_ids: Sequence[int]) -> tuple[Holder, ..
 
 
 def end_holders(holders: Sequence[Holder], *, term_wait_s: float = 10.0) -> tuple[Forced, ...]:
-    """End exactly these processes, TERM then KILL, by identity; nothing else of their sessions."""
-    identities = [(holder, identify(holder.pid)) for holder in holders]
+    """End exactly these processes, TERM then KILL, as whom they were seen; nothing else of their sessions."""
+    identities = [(holder, _identity(holder)) for holder in holders]
     for number, wait_s in ((signal.SIGTERM, term_wait_s), (signal.SIGKILL, 5.0)):
         living = [identity for _, identity in identities if identity is not None and alive(identity)]
         for identity in living:
@@ -168,3 +168,9 @@ def end_holders(holders: Sequence[Holder], *, term_wait_s: float = 10.0) -> tupl
     return tuple(
         Forced(holder=holder, ended=identity is None or not alive(identity)) for holder, identity in identities
     )
+
+
+def _identity(holder: Holder) -> ProcessId | None:
+    if holder.start_ticks is None:
+        return None
+    return ProcessId(pid=holder.pid, start_ticks=holder.start_ticks, boot_id=boot_id())

@@ -32,6 +32,8 @@ class Holder:
     since_s: float | None = None
     """Unix time of its start."""
     sid: int | None = None
+    start_ticks: int | None = None
+    """With the pid its identity; see effects.process.ProcessId."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,7 @@ def describe_holder(pid: int, used_bytes: int | None) -> Holder:
         command=redact_text(clean_line(words)),
         since_s=since_s,
         sid=int(fields[3]),
+        start_ticks=int(fields[19]),
     )
 
 

@@ -92,6 +92,15 @@ def test_force_ends_the_named_process_and_only_that(tmp_path: Path) -> None:
     second.wait()
 
 
+def test_force_spares_whoever_has_the_pid_of_a_holder_that_is_gone(tmp_path: Path) -> None:
+    heir = spawn(["sleep", "1000"], env={"PATH": "/bin:/usr/bin"}, log_path=tmp_path / "l")
+    gone = replace(describe_holder(heir.pid, 1), start_ticks=1)
+    (forced,) = end_holders([gone], term_wait_s=5)
+    assert forced.ended and identify(heir.pid) is not None
+    heir.kill()
+    heir.wait()
+
+
 def test_force_on_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(PreflightError, match="GPU 5 is not on this node"):
         holders_of(fake_node(2), [5])
