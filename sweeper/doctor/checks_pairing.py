@@ -15,7 +15,7 @@ from sweeper.engine.checkpoints import (
 )
 from sweeper.engine.version import release
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers\.(\d+)|midlayer)\.")
+_LAYER = re.compile(r"(?:^|\.)(?:layers\.(\d{1,9})|midlayer)\.")
 
 
 def kind_by_tensors(manifest: Manifest) -> DraftClass | None:

@@ -52,7 +52,7 @@ def named_holder(text: str) -> str:
 
     As it was, if the ledger knows no such process.
     """
-    match = re.search(r"(held|in use) by pid (\d+)(?:, which is not this server)?", text)
+    match = re.search(r"(held|in use) by pid (\d{1,9})(?:, which is not this server)?", text)
     if match is None:
         return text
     pid = int(match.group(2))

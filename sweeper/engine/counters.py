@@ -1,6 +1,7 @@
 """Speculation counters in all the spellings that SGLang has used (facts: verl PR #7543, sglang PR #24081, #25014)."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ _VERIFY = ("spec_verify_ct",)
 _CORRECT = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+_COUNT_LIMIT = 2**63
 
 
 def spec_counters(meta: Mapping[str, Any]) -> SpecCounters | None:
@@ -20,21 +22,29 @@ def spec_counters(meta: Mapping[str, Any]) -> SpecCounters | None:
     steps = _count(meta, _VERIFY)
     if not steps:
         return None
-    histogram = next((meta[name] for name in _HISTOGRAM if isinstance(meta.get(name), list)), None)
+    histogram: list[Any] = next((meta[name] for name in _HISTOGRAM if isinstance(meta.get(name), list)), [])
+    counts = [count for one in histogram if (count := count_of(one)) is not None]
     return SpecCounters(
         verify_steps=steps,
         correct_drafts=_count(meta, _CORRECT),
         proposed_drafts=_count(meta, _PROPOSED),
-        histogram=tuple(int(count) for count in histogram) if histogram else None,
+        histogram=tuple(counts) if counts and len(counts) == len(histogram) else None,
     )
 
 
+def count_of(value: object) -> int | None:
+    """A count that a file can hold; None: this is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _COUNT_LIMIT else None
+
+
 def _count(meta: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    for name in names:
-        value = meta.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
+    return next((count for name in names if (count := count_of(meta.get(name))) is not None), None)
+
+
+def rank_states(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What /server_info says of each data-parallel rank."""
+    states = info.get("internal_states")
+    return [state for state in states if isinstance(state, Mapping)] if isinstance(states, list) else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +60,8 @@ def server_average(info: Mapping[str, Any]) -> ServerAverage:
     """From /server_info. The engine adds to its totals every `decode_log_interval` steps, and a flush zeroes them."""
     if not info.get("speculative_algorithm"):
         return ServerAverage(accept_length=None, reason="not speculative")
-    states = [state for state in info.get("internal_states") or () if isinstance(state, Mapping)]
-    values = [state["avg_spec_accept_length"] for state in states if "avg_spec_accept_length" in state]
+    said = [state.get("avg_spec_accept_length") for state in rank_states(info)]
+    values = [value for value in said if isinstance(value, int | float)]
     if values:
         return ServerAverage(accept_length=sum(values) / len(values))
     interval = info.get("decode_log_interval", 40)
@@ -93,7 +103,7 @@ def prometheus_counters(text: str) -> SpecCounters | None:
         name, _, rest = line.partition("{")
         for key, wanted in _VLLM.items():
             if name == wanted or line.startswith(wanted + " "):
-                sums[key] = sums.get(key, 0.0) + float((rest.rpartition("}")[2] if rest else line).split()[-1])
+                sums[key] = sums.get(key, 0.0) + _number(rest.rpartition("}")[2] if rest else line)
     if not sums.get("verify_steps"):
         return None
     return SpecCounters(
@@ -102,3 +112,11 @@ def prometheus_counters(text: str) -> SpecCounters | None:
         proposed_drafts=int(sums["proposed"]) if "proposed" in sums else None,
         histogram=None,
     )
+
+
+def _number(text: str) -> float:
+    """The last word of a line of counters; 0 where that is none."""
+    with suppress(ValueError, IndexError):
+        value = float(text.split()[-1])
+        return value if 0 <= value < _COUNT_LIMIT else 0.0
+    return 0.0

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _FIELDS = {
-    "running": re.compile(r"#running-req:\s*(\d+)"),
-    "length": re.compile(r"accept len:\s*([\d.]+)"),
-    "throughput": re.compile(r"gen throughput \(token/s\):\s*([\d.]+)"),
+    "running": re.compile(r"#running-req:\s*(\d{1,9})(?!\d)"),
+    "length": re.compile(r"accept len:\s*(\d{1,9}(?:\.\d+)?)(?![\d.])"),
+    "throughput": re.compile(r"gen throughput \(token/s\):\s*(\d{1,9}(?:\.\d+)?)(?![\d.])"),
 }
 
 
@@ -28,7 +28,7 @@ class DecodeLine:
 
 def draft_tokens_of(text: str) -> int | None:
     """From the server's arguments at the head of its log; None: no speculation, or the head is not there."""
-    found = re.search(r"speculative_num_draft_tokens=(\d+)", text)
+    found = re.search(r"speculative_num_draft_tokens=(\d{1,9})(?!\d)", text)
     return int(found.group(1)) if found else None
 
 

@@ -4,6 +4,7 @@ While a load runs only `ResponseEnd` looks at the bytes, and only when a piece e
 else is done by `unframe` when the clock has stopped.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ Piece = tuple[int, bytes]
 _BLANK_LINE = b"\r\n\r\n"
 """Ends a head, and the last chunk with its trailers."""
 _MAX_HEAD_BYTES = 65536
+_STATUS = re.compile(rb"HTTP/1\.[0-9] +([0-9]{3})(?: |$)")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;|$)")
+"""Digits only: a negative size would lead back to where it stands, for ever."""
 
 
 class FramingError(ValueError):
@@ -35,21 +40,23 @@ class Head:
 
 def parse_head(data: bytes) -> Head | None:
     """The head at the start of `data`; None while it is not whole. Interim 1xx responses are skipped."""
-    end = data.find(_BLANK_LINE)
-    if end < 0:
-        if len(data) > _MAX_HEAD_BYTES or not b"HTTP/1.".startswith(data[:7]):
-            raise FramingError(f"not an HTTP response: {data[:60]!r}")
-        return None
-    lines = data[:end].split(b"\r\n")
-    status = _status(lines[0])
-    if 100 <= status < 200:
-        rest = parse_head(data[end + 4 :]) if len(data) > end + 4 else None
-        return None if rest is None else _shifted(rest, end + 4)
+    begin = 0
+    while True:
+        end = data.find(_BLANK_LINE, begin)
+        if end < 0:
+            if len(data) - begin > _MAX_HEAD_BYTES or not b"HTTP/1.".startswith(data[begin : begin + 7]):
+                raise FramingError(f"not an HTTP response: {data[begin : begin + 60]!r}")
+            return None
+        lines = data[begin:end].split(b"\r\n")
+        status = _status(lines[0])
+        if not 100 <= status < 200:
+            break
+        begin = end + 4
     headers = {name.strip().lower(): value.strip().lower() for name, _, value in (x.partition(b":") for x in lines[1:])}
     chunked = b"chunked" in headers.get(b"transfer-encoding", b"")
     length = headers.get(b"content-length")
     connection = headers.get(b"connection", b"")
-    if length is not None and not length.isdigit():
+    if length is not None and not _LENGTH.fullmatch(length):
         raise FramingError(f"content-length {length!r}")
     return Head(
         status=status,
@@ -61,20 +68,10 @@ def parse_head(data: bytes) -> Head | None:
 
 
 def _status(line: bytes) -> int:
-    words = line.split(b" ", 2)
-    if not line.startswith(b"HTTP/1.") or len(words) < 2 or not words[1].isdigit():
+    found = _STATUS.match(line)
+    if found is None:
         raise FramingError(f"not an HTTP status line: {line[:60]!r}")
-    return int(words[1])
-
-
-def _shifted(head: Head, by: int) -> Head:
-    return Head(
-        status=head.status,
-        length=head.length,
-        chunked=head.chunked,
-        keep_alive=head.keep_alive,
-        size=head.size + by,
-    )
+    return int(found.group(1))
 
 
 @dataclass(slots=True)
@@ -124,10 +121,10 @@ class ResponseEnd:
 
 
 def _chunk_size(field_: bytes) -> int:
-    try:
-        return int(field_.partition(b";")[0], 16)
-    except ValueError:
-        raise FramingError(f"chunk size {field_[:20]!r}") from None
+    found = _CHUNK_SIZE.match(field_)
+    if found is None:
+        raise FramingError(f"chunk size {field_[:20]!r}")
+    return int(found.group(1), 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

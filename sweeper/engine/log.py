@@ -29,8 +29,8 @@ _DOOMED = re.compile(
 )
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z0-9 ]+)?\] ")
 _DECODE = re.compile(
-    r"Decode batch\W.*?#running-req: (?P<running>\d+)(?:.*?accept len: (?P<accepted>\d+(?:\.\d+)?))?"
-    r".*?gen throughput \(token/s\): (?P<rate>\d+(?:\.\d+)?)"
+    r"Decode batch\W.*?#running-req: (?P<running>\d{1,9})(?!\d)(?:.*?accept len: (?P<accepted>\d{1,9}(?:\.\d+)?))?"
+    r".*?gen throughput \(token/s\): (?P<rate>\d{1,9}(?:\.\d+)?)"
 )
 _DETAILS = (
     re.compile(r"(Capture [\w ]*graph) begin"),

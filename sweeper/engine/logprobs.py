@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sweeper.core.experiment import Workload
 from sweeper.core.lossless import ReferenceAnswer
 from sweeper.core.sample import Prompt
+from sweeper.engine.counters import count_of
 from sweeper.engine.wire import PATHS, request_body
 
 Route = Literal["generate", "chat"]
@@ -44,7 +45,7 @@ def reference_answer(text: str, prompt: Prompt, workload: Workload, *, max_token
         if route_of(workload) == "chat":
             return _chat(json.loads(text), prompt, limited=max_tokens < asked)
         return _native(json.loads(text), prompt, limited=max_tokens < asked)
-    except (TypeError, KeyError, IndexError, AttributeError) as error:
+    except (TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"log-probabilities of another shape than SGLang's: {error}") from error
 
 
@@ -60,7 +61,7 @@ def _native(reply: object, prompt: Prompt, *, limited: bool) -> ReferenceAnswer:
     return ReferenceAnswer(
         prompt_id=prompt.prompt_id,
         text=str(reply.get("text") or ""),
-        output_ids=tuple(reply["output_ids"]),
+        output_ids=_ids(reply["output_ids"]),
         pieces=None,
         best=tuple(best for best, _ in pairs),
         second=tuple(second for _, second in pairs),
@@ -81,12 +82,19 @@ def _chat(reply: object, prompt: Prompt, *, limited: bool) -> ReferenceAnswer:
     return ReferenceAnswer(
         prompt_id=prompt.prompt_id,
         text="".join(filter(None, (message.get("reasoning_content"), message.get("content")))),
-        output_ids=tuple(ids) if isinstance(ids, list) else None,
+        output_ids=_ids(ids) if isinstance(ids, list) else None,
         pieces=None if isinstance(ids, list) else tuple(str(token.get("token", "")) for token in tokens),
         best=tuple(best for best, _ in pairs),
         second=tuple(second for _, second in pairs),
         cut=limited and choice.get("finish_reason") == "length",
     )
+
+
+def _ids(values: Sequence[object]) -> tuple[int, ...]:
+    ids = tuple(token for value in values if (token := count_of(value)) is not None)
+    if len(ids) != len(values):
+        raise ValueError("the answer has ids that are no token ids")
+    return ids
 
 
 def _top2(logprobs: Sequence[float | None]) -> tuple[float | None, float | None]:

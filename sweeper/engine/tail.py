@@ -22,7 +22,7 @@ def last_counters(pieces: Sequence[tuple[int, bytes]]) -> SpecCounters | None:
     begin = _opening(tail, found)
     try:
         fields, _ = json.JSONDecoder().raw_decode(tail[begin:].decode(errors="replace"))
-    except ValueError:  # a piece of framing in the middle, or an object cut by the 64 KiB
+    except (ValueError, RecursionError):  # a piece of framing in the middle, or an object cut by the 64 KiB
         return None
     return spec_counters(fields) if isinstance(fields, dict) else None
 

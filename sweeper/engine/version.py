@@ -7,7 +7,7 @@ from sweeper.errors import ConfigError
 TABLES_READ_UP_TO = "0.5.23"
 """The newest release whose source the tables of this package were read from and tested against."""
 
-_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:\.?(post|rc|dev|a|b)(\d*))?(?:[.+-].*)?")
+_PATTERN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:\.?(post|rc|dev|a|b)(\d{0,99}))?(?:[.+-].*)?")
 
 
 def release(version: str) -> tuple[int, int, int, int]:

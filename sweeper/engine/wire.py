@@ -11,7 +11,7 @@ from sweeper.core.experiment import Workload
 from sweeper.core.launch import EffectiveConfig
 from sweeper.core.redaction import quoted, redact_value
 from sweeper.core.sample import ErrorKind, Prompt, RequestError, Sample, SpecCounters
-from sweeper.engine.counters import spec_counters
+from sweeper.engine.counters import count_of, rank_states, spec_counters
 from sweeper.engine.sse import events
 
 Endpoint = Literal["generate", "completions", "chat"]
@@ -98,10 +98,11 @@ class _Answer:
 
     def count(self, at_ns: int, completion_tokens: object) -> None:
         """The server's cumulative count at this moment; its growth is this chunk's tokens."""
-        if isinstance(completion_tokens, int) and completion_tokens > self.counted:
+        total = count_of(completion_tokens)
+        if total is not None and total > self.counted:
             self.times_ns.append(at_ns)
-            self.tokens.append(completion_tokens - self.counted)
-            self.counted = completion_tokens
+            self.tokens.append(total - self.counted)
+            self.counted = total
 
 
 def sample_of(
@@ -204,9 +205,9 @@ def _native(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
         answer.text_times_ns.append(at_ns)
     if isinstance(event.get("output_ids"), list):
         answer.ids.append(event["output_ids"])
-    answer.input_tokens = meta.get("prompt_tokens", answer.input_tokens)
-    answer.cached_tokens = meta.get("cached_tokens", answer.cached_tokens)
-    answer.output_tokens = meta.get("completion_tokens", answer.output_tokens)
+    answer.input_tokens = _count(meta, "prompt_tokens", answer.input_tokens)
+    answer.cached_tokens = _count(meta, "cached_tokens", answer.cached_tokens)
+    answer.output_tokens = _count(meta, "completion_tokens", answer.output_tokens)
     _finish(answer, meta.get("finish_reason"))
     answer.spec = spec_counters(meta) or answer.spec
     answer.retracted = bool(meta.get("num_retractions")) or answer.retracted
@@ -227,14 +228,22 @@ def _openai(answer: _Answer, at_ns: int, event: dict[str, Any]) -> None:
     usage = event.get("usage") or {}
     if usage:
         answer.count(at_ns, usage.get("completion_tokens"))
-        answer.input_tokens = usage.get("prompt_tokens", answer.input_tokens)
-        answer.output_tokens = usage.get("completion_tokens", answer.output_tokens)
+        answer.input_tokens = _count(usage, "prompt_tokens", answer.input_tokens)
+        answer.output_tokens = _count(usage, "completion_tokens", answer.output_tokens)
         details = usage.get("prompt_tokens_details") or {}
-        answer.cached_tokens = details.get("cached_tokens", answer.cached_tokens)
+        answer.cached_tokens = _count(details, "cached_tokens", answer.cached_tokens)
     further = event.get("sglext") or {}
     answer.ids += [ids for ids in further.get("output_ids") or () if isinstance(ids, list)][:1]
     if spec := further.get("spec_tokens_details"):
         answer.spec = spec_counters(spec) or answer.spec
+
+
+def _count(fields: Mapping[str, Any], name: str, before: int | None) -> int | None:
+    """Raises TypeError for what is no count."""
+    value = fields.get(name, before)
+    if value is not None and count_of(value) is None:
+        raise TypeError(f"{name}: {value!r} is no count")
+    return count_of(value)
 
 
 def _finish(answer: _Answer, reason: object) -> None:
@@ -293,9 +302,9 @@ def _text(answer: _Answer, endpoint: Endpoint) -> str:
 def _ids(answer: _Answer, endpoint: Endpoint) -> tuple[int, ...] | None:
     if not answer.ids:
         return None
-    if endpoint != "generate" or _incremental(answer):
-        return tuple(token for part in answer.ids for token in part)
-    return tuple(answer.ids[-1])
+    parts = answer.ids if endpoint != "generate" or _incremental(answer) else answer.ids[-1:]
+    ids = tuple(token for part in parts for token in part)
+    return ids if all(count_of(token) is not None for token in ids) else None
 
 
 def _incremental(answer: _Answer) -> bool:
@@ -307,25 +316,29 @@ def _incremental(answer: _Answer) -> bool:
 def effective_config(info: Mapping[str, Any]) -> EffectiveConfig:
     """What /server_info (or the older /get_server_info) says was resolved."""
     raw = {key: value for key, value in redact_value(info).items() if key != "internal_states"}
+
+    def word(name: str) -> str | None:
+        value = info.get(name)
+        return value if isinstance(value, str) else None
+
     return EffectiveConfig(
-        version=info.get("version"),
-        model_path=info.get("model_path"),
-        served_model_name=info.get("served_model_name"),
-        algorithm=info.get("speculative_algorithm"),
-        draft_model_path=info.get("speculative_draft_model_path"),
-        num_steps=info.get("speculative_num_steps"),
-        eagle_topk=info.get("speculative_eagle_topk"),
-        num_draft_tokens=info.get("speculative_num_draft_tokens"),
-        max_running_requests=info.get("max_running_requests"),
-        tp_size=info.get("tp_size"),
-        dp_size=info.get("dp_size"),
-        attention_backend=info.get("attention_backend"),
+        version=word("version"),
+        model_path=word("model_path"),
+        served_model_name=word("served_model_name"),
+        algorithm=word("speculative_algorithm"),
+        draft_model_path=word("speculative_draft_model_path"),
+        num_steps=count_of(info.get("speculative_num_steps")),
+        eagle_topk=count_of(info.get("speculative_eagle_topk")),
+        num_draft_tokens=count_of(info.get("speculative_num_draft_tokens")),
+        max_running_requests=count_of(info.get("max_running_requests")),
+        tp_size=count_of(info.get("tp_size")),
+        dp_size=count_of(info.get("dp_size")),
+        attention_backend=word("attention_backend"),
         raw=raw,
         running_caps=_running_caps(info),
     )
 
 
 def _running_caps(info: Mapping[str, Any]) -> tuple[int, ...]:
-    states = [state for state in info.get("internal_states") or () if isinstance(state, Mapping)]
-    caps = [state.get("effective_max_running_requests_per_dp") for state in states]
-    return tuple(cap for cap in caps if isinstance(cap, int)) if None not in caps else ()
+    caps = [count_of(state.get("effective_max_running_requests_per_dp")) for state in rank_states(info)]
+    return tuple(cap for cap in caps if cap is not None) if None not in caps else ()
