@@ -22,6 +22,8 @@ SAMPLING = (
     "num_prompts",
 )
 """Keys of `workload` that change what is generated, or which of it is counted."""
+OF_THE_ENGINE = ("engine version", "engine files (SHA-256)", "driver")
+_BETWEEN = " and "
 DEFAULTS = Workload.model_fields
 """A key that was left out and one that was written out as its default ask for the same."""
 
@@ -123,6 +125,12 @@ def _conditions(run: RunData) -> dict[str, str]:
     }
 
 
+def mixtures(run: RunData) -> tuple[str, ...]:
+    """What is not the same in all measurements of one run: drift that was accepted, or came while it went on."""
+    conditions = _conditions(run)
+    return tuple(f"{what}: {conditions[what]}" for what in OF_THE_ENGINE if _BETWEEN in conditions[what])
+
+
 def _said(value: object) -> str:
     if value is None:
         return "not set"
@@ -130,4 +138,4 @@ def _said(value: object) -> str:
 
 
 def _all(values: Iterable[str]) -> str:
-    return " and ".join(sorted(set(values))) or "nothing measured"
+    return _BETWEEN.join(sorted(set(values))) or "nothing measured"

@@ -45,16 +45,18 @@ def resume(
         if _folder(run, one) in broken or one.trial_id not in counts:
             continue
         told = "; ".join(drift(one.fingerprint, current))
-        if told and not accept_drift:
+        if told:
             drifted.setdefault(told, []).append(one)
-        else:
+        if not told or accept_drift:
             kept.append(one)
-    notes += [f"{len(ones)} measurements are of something else and run again: {told}" for told, ones in drifted.items()]
+    fate = "kept (--accept-drift)" if accept_drift else "run again"
+    notes += [f"{len(ones)} measurements are of something else and {fate}: {told}" for told, ones in drifted.items()]
     for one in kept:
         counts[one.trial_id] += 1
     results = tuple(one for one in run.results if _stands(one, counts, retry_failed=retry_failed))
     fallen = [one for one in run.results if one not in results]
-    aside = [*broken, *(_folder(run, one) for ones in drifted.values() for one in ones)]
+    gone = () if accept_drift else drifted.values()
+    aside = [*broken, *(_folder(run, one) for ones in gone for one in ones)]
     aside += [layout.trial_dir(run.path, one.trial_id) / layout.RESULT for one in fallen]
     stale = [one for one in run.references if drift(one.fingerprint, current) and not accept_drift]
     aside += [layout.reference_file(run.path, one.group_id) for one in stale]

@@ -13,6 +13,7 @@ from sweeper.analysis.points import Latency, load_words
 from sweeper.analysis.simulated import BADGE
 from sweeper.analysis.twins import Twins
 from sweeper.analysis.verdict import drift_words, explain, headline, ratio_words, twin_words
+from sweeper.analysis.versus import mixtures
 from sweeper.core.experiment import Workload
 from sweeper.core.run import RunData
 from sweeper.doctor import causes
@@ -169,6 +170,8 @@ def _starts(run: RunData) -> int:
 
 def _notes(run: RunData, comparison: Comparison) -> tuple[str, ...]:
     notes = [] if run.finished else ["This run is not finished: what is missing is marked as not measured yet."]
+    if mixed := mixtures(run):
+        notes.append(f"Not all of this was measured with the same engine: {'; '.join(mixed)}.")
     if comparison.noise and comparison.noise.scope == "within one server start":
         notes.append(
             "Every claim holds within one server start: noise from start to start was not measured. "

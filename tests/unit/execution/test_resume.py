@@ -59,8 +59,8 @@ def test_a_measurement_of_a_trial_outside_the_plan_is_named_left_alone_and_not_c
     run = a_run(tmp_path, measured(0), Measured(measurement=stranger, samples=()))
     before = resume(run, PATCHED, accept_drift=True)
     assert [one.trial_id for one in before.kept] == [BASE.trial_id]
-    assert before.notes == (
-        "trials/of-yesterday/start-3-repeat-0: its trial is not in the plan; left alone and not counted",
+    assert before.notes[0] == (
+        "trials/of-yesterday/start-3-repeat-0: its trial is not in the plan; left alone and not counted"
     )
     assert before.aside == () and (run.path / "trials" / "of-yesterday" / "start-3-repeat-0").is_dir()
     assert resume(run, PATCHED).aside == (run.path / "trials" / BASE.trial_id / "start-0-repeat-0",)
@@ -68,7 +68,12 @@ def test_a_measurement_of_a_trial_outside_the_plan_is_named_left_alone_and_not_c
 
 def test_accepted_drift_is_kept(tmp_path: Path) -> None:
     run = a_run(tmp_path, measured(0))
-    assert resume(run, PATCHED, accept_drift=True).kept == run.measurements
+    before = resume(run, PATCHED, accept_drift=True)
+    assert (before.kept, before.aside) == (run.measurements, ())
+    assert before.notes == tuple(
+        note.replace("run again", "kept (--accept-drift)") for note in resume(run, PATCHED).notes
+    )
+    assert "kept (--accept-drift): the engine's files changed" in before.notes[0]
 
 
 def test_what_is_unknown_on_one_side_is_no_drift() -> None:

@@ -143,3 +143,13 @@ def test_what_the_workload_left_out_is_shown_as_its_default() -> None:
     run = model_run(("3-1-4",), concurrency=(1,))
     text = render_html(replace(run, experiment={**run.experiment, "workload": {"concurrency": [1]}}))
     assert "64 × builtin:code, temperature 0" in text
+
+
+def test_measurements_of_two_engines_in_one_run_are_told_with_both() -> None:
+    run = model_run(("3-1-4",), concurrency=(1,))
+    assert "with the same engine" not in render_markdown(run)
+    first, *others = run.measurements
+    older = replace(first.fingerprint, engine=replace(first.fingerprint.engine, version="0.5.17"))
+    text = render_markdown(replace(run, measurements=(replace(first, fingerprint=older), *others)))
+    now = first.fingerprint.engine.version
+    assert f"Not all of this was measured with the same engine: engine version: 0.5.17 and {now}" in text
