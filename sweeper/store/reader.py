@@ -12,7 +12,7 @@ from sweeper.core.sample import Sample
 from sweeper.errors import StoreError
 from sweeper.store import layout
 from sweeper.store.codec import from_json, printable_json
-from sweeper.store.plausible import impossible_number
+from sweeper.store.plausible import impossible_value, is_line
 from sweeper.store.samples import is_whole, samples_from_parquet
 from sweeper.store.writer import StoredPlan
 
@@ -133,7 +133,7 @@ def _read(file: Path, kind: Any, run_dir: Path) -> Any:
     origin = str(file.relative_to(run_dir))
     text = _bytes(file) if kind is Reference else printable_json(_bytes(file))  # answers are compared as they are
     value = from_json(kind, text, origin=origin)
-    if kind is Measurement and (problem := impossible_number(value)) is not None:
+    if kind is Measurement and (problem := impossible_value(value)) is not None:
         raise StoreError(f"{origin}: {problem}")
     home = _home(value)
     if file.parent.parts[-len(home.parts) :] != home.parts:
@@ -172,8 +172,10 @@ def _read_events(file: Path, problems: list[str]) -> Iterator[Mapping[str, Any]]
         except (ValueError, RecursionError):
             problems.append(f"{layout.EVENTS}:{number}: half-written line")
             continue
-        if isinstance(event, dict):
+        if is_line(event):
             yield event
+        else:
+            problems.append(f"{layout.EVENTS}:{number}: no line of a journal")
 
 
 def _bytes(file: Path) -> bytes:

@@ -12,7 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweeper.analysis.compare import compare
+from sweeper.analysis.figures.common import Material
+from sweeper.analysis.figures.course import phase_spans
 from sweeper.analysis.imported import parse_results
+from sweeper.analysis.timeline import timeline_of
 from sweeper.doctor.manifest import read_manifest
 from sweeper.effects.prompt_files import prompt_of, read_prompts
 from sweeper.errors import SweeperError
@@ -80,6 +83,20 @@ def test_a_run_folder_with_any_value_replaced_is_read_or_refused(
         assert str(error)
     finally:
         shutil.rmtree(run.parent)
+
+
+@QUIET
+@given(draw=st.data())
+def test_a_journal_with_any_value_replaced_still_draws_the_course_of_its_run(draw: st.DataObject, sound: Path) -> None:
+    told = model_run(starts=1, repeats=1)
+    lines = [dict(line) for line in told.events]
+    number = draw.draw(st.integers(0, len(lines) - 1), label="line")
+    lines[number] = spoilt(draw, lines[number])
+    (sound / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read_run(sound)
+    assert len(found.events) + sum("events.jsonl" in problem for problem in found.problems) == len(lines)
+    timeline_of(found)
+    phase_spans(Material.of(found, compare(found)))
 
 
 TENSOR = {"dtype": "BF16", "shape": [2, 4], "data_offsets": [0, 16]}
