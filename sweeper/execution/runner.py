@@ -1,6 +1,7 @@
 """One server start with all it must measure. Yields events; a failure is an event too, never an exception."""
 
 import asyncio
+import errno
 import socket
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -332,11 +333,17 @@ def _planned(job: GroupJob, plan: LaunchPlan) -> StartRecord:
 
 @asynccontextmanager
 async def _answering(server: Server) -> AsyncGenerator[None, None]:
-    """A load generator that cannot even connect speaks of the server, not of itself."""
+    """A load generator that cannot even connect speaks of the server, unless it may open no more files."""
     try:
         yield
     except OSError as error:
         await _alive(server)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise ServerError(
+                f"the load generator may open no more connections: {error.strerror}",
+                failure_class="generator",
+                remedy="raise `ulimit -Hn` or lower the concurrency; no configuration is at fault",
+            ) from error
         raise ServerError(f"the server takes no connections: {error}", failure_class="crash_load") from error
 
 

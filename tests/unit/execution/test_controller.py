@@ -1,4 +1,6 @@
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -443,6 +445,17 @@ async def test_a_cluster_lost_between_two_starts_ends_the_run_and_no_trial_is_at
     run = read_run(path)
     assert run.measurements and not run.finished
     assert not any(isinstance(one, Failed) for one in run.results)
+
+
+async def test_a_generator_that_may_open_no_more_files_does_not_blame_the_server(tmp_path: Path) -> None:
+    async def drive(*args: Any, **options: Any) -> LoadOutcome:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    plan = small_plan(("baseline",), starts=1, repeats=1, concurrency=(1,))
+    done = await execute(tmp_path, plan, FakeLauncher(), drive=drive)
+    (failed,) = done.run.results
+    assert isinstance(failed, Failed)
+    assert failed.failure.failure_class == "generator" and "ulimit" in failed.failure.remedy
 
 
 async def test_the_journal_tells_the_run_in_order(tmp_path: Path) -> None:
