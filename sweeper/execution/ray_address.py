@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Mapping
 
 from sweeper.errors import PreflightError
@@ -62,7 +63,7 @@ def why_not(address: str | None, error: Exception, *, version: str) -> str:
     told = first_line(error)
     lower = str(error).lower()
     if address is None:
-        return f"Ray did not start: {told}"
+        return f"Ray did not start: {told}; it needs room in {tempfile.gettempdir()} and the home folder, and `ulimit -n` 64"
     versions = re.findall(r"(?:Ray|Python): (\S+)", str(error))
     if "version mismatch" in lower and len(versions) == 4:
         theirs, ours = (f"Ray {one} and Python {two}" for one, two in (versions[:2], versions[2:]))

@@ -4,7 +4,7 @@ import pytest
 
 from sweeper.errors import PreflightError
 from sweeper.execution import ray_address
-from sweeper.execution.ray_address import answers, probe, short_temp_dir, until_gone
+from sweeper.execution.ray_address import answers, probe, short_temp_dir, until_gone, why_not
 
 SESSION = "/ray/session_2026-11-30_03-46-31_163746_4194304/sockets/plasma_store"
 """What Ray puts below its temporary folder, with the longest process id."""
@@ -52,3 +52,8 @@ async def test_a_head_answers_until_nobody_takes_a_connection_any_more(monkeypat
     head.close()
     await asyncio.wait_for(waiting, 20)
     assert not await answers(address)
+
+
+def test_a_ray_that_does_not_start_says_what_it_needs() -> None:
+    told = why_not(None, TimeoutError("Timed out waiting for file /tmp/ray/gcs_server_port"), version="2")
+    assert told.startswith("Ray did not start: Timed out waiting for file") and "room in" in told and "ulimit -n" in told
