@@ -63,7 +63,8 @@ def why_not(address: str | None, error: Exception, *, version: str) -> str:
     told = first_line(error)
     lower = str(error).lower()
     if address is None:
-        return f"Ray did not start: {told}; it needs room in {tempfile.gettempdir()} and the home folder, and `ulimit -n` 64"
+        room = f"{tempfile.gettempdir()} and the home folder"
+        return f"Ray did not start: {told}; it needs room in {room}, and 64 open files or more (`ulimit -n`)"
     versions = re.findall(r"(?:Ray|Python): (\S+)", str(error))
     if "version mismatch" in lower and len(versions) == 4:
         theirs, ours = (f"Ray {one} and Python {two}" for one, two in (versions[:2], versions[2:]))

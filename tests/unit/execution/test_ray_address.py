@@ -56,4 +56,5 @@ async def test_a_head_answers_until_nobody_takes_a_connection_any_more(monkeypat
 
 def test_a_ray_that_does_not_start_says_what_it_needs() -> None:
     told = why_not(None, TimeoutError("Timed out waiting for file /tmp/ray/gcs_server_port"), version="2")
-    assert told.startswith("Ray did not start: Timed out waiting for file") and "room in" in told and "ulimit -n" in told
+    assert told.startswith("Ray did not start: Timed out waiting for file")
+    assert "room in" in told and "ulimit -n" in told
