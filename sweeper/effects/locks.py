@@ -8,10 +8,11 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
-from sweeper.effects.ledger import state_dir, state_folder
+from sweeper.effects.ledger import STATE_DIR_VARIABLE, state_dir, state_folder
 from sweeper.errors import DiskError
 
 POLL_S = 0.5
+ELSEWHERE = f"set {STATE_DIR_VARIABLE} to a folder of your own on a local disk"
 
 
 class Lock:
@@ -42,6 +43,9 @@ def try_lock(name: str, *, holder: str) -> Lock | None:
     except BlockingIOError:
         os.close(handle)
         return None
+    except OSError as error:
+        os.close(handle)
+        raise DiskError(f"{path}: cannot be locked: {error.strerror}; {ELSEWHERE}") from error
     try:
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps({"pid": os.getpid(), "holder": holder}).encode(), 0)

@@ -19,14 +19,21 @@ class FolderLock:
             raise StoreError(f"{run_dir}: cannot be written: {error.strerror}; choose another --out") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
             os.close(self._file)
             raise StoreError(
                 f"{run_dir}: process {holder or 'unknown'} is writing this run; wait for it, or use --fresh for another"
             ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:  # a network's file system mounted without locks
+            os.close(self._file)
+            raise StoreError(f"{run_dir}: cannot be locked: {error.strerror}; choose another --out") from error
+        try:
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(self._file)
+            raise StoreError(f"{run_dir}: cannot be written: {error.strerror}; choose another --out") from error
 
     def close(self) -> None:
         os.close(self._file)
@@ -40,8 +47,10 @@ def is_locked(run_dir: Path) -> bool:
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
     finally:
         os.close(file)
     return False

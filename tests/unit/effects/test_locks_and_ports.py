@@ -1,5 +1,7 @@
 import asyncio
 import contextlib
+import errno
+import fcntl
 import os
 import socket
 import subprocess
@@ -11,7 +13,7 @@ import pytest
 from sweeper.effects.locks import hold_all, hold_one_of, holder_of, locked_names, try_lock
 from sweeper.effects.ports import claim_block, listener, port_free, reserve_port
 from sweeper.engine.ports import port_block, port_collisions
-from sweeper.errors import PreflightError
+from sweeper.errors import DiskError, PreflightError
 
 HOLDER = """
 import sys
@@ -58,6 +60,15 @@ def test_locks_that_cannot_be_made_are_one_clear_line(state: Path) -> None:
     (state / "locks").unlink()
     (state / "locks" / "gpu-0.lock").mkdir(parents=True)
     with pytest.raises(PreflightError, match=r"gpu-0\.lock: cannot be made: Is a directory"):
+        try_lock("gpu-0", holder="me")
+
+
+def test_a_file_system_without_locks_is_one_clear_line(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(file: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    with pytest.raises(DiskError, match=r"cannot be locked: Function not implemented; set SWEEPER_STATE_DIR"):
         try_lock("gpu-0", holder="me")
 
 

@@ -1,4 +1,7 @@
+import errno
+import fcntl
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +15,7 @@ from sweeper.core.sample import RequestError, Sample, SpecCounters
 from sweeper.errors import StoreError
 from sweeper.store import layout
 from sweeper.store.disk import Disk
+from sweeper.store.lock import is_locked
 from sweeper.store.reader import find_runs, half_written, read_run, read_samples, unreadable
 from sweeper.store.writer import RunWriter
 from sweeper.testing.launcher import FAKE_ENGINE
@@ -139,6 +143,27 @@ def test_the_same_folder_can_be_set_aside_again_and_again(tmp_path: Path) -> Non
         writer.record(StartEnded(group_id="group-baseline", start=0, record=a_record()))
         writer.set_aside([folder])
     assert len(list(writer.path.glob("aside/*/groups/group-baseline/start-0/launch.json"))) == 3
+
+
+def test_a_folder_that_knows_no_locks_is_not_said_to_be_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(file: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    writer = a_run(tmp_path)
+    writer.close()
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    with pytest.raises(StoreError, match="cannot be locked: Function not implemented; choose another --out"):
+        RunWriter(writer.path)
+    assert not is_locked(writer.path)
+
+
+def test_a_lock_that_cannot_name_its_holder_is_one_line(tmp_path: Path) -> None:
+    writer = a_run(tmp_path)
+    writer.close()
+    (writer.path / layout.LOCK).unlink()
+    (writer.path / layout.LOCK).symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="cannot be written"):
+        RunWriter(writer.path)
 
 
 def test_a_measurement_without_its_marker_and_a_cut_journal_line_are_named(tmp_path: Path) -> None:
