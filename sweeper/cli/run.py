@@ -105,17 +105,18 @@ def _where_to_watch(run_dir: Path) -> str:
 
 
 def _show(path: Path, *, as_json: bool, state: str) -> RunData:
-    """Writes the report and prints what came out."""
+    """Prints what came out and writes the report."""
     from sweeper.present.report import write_report
     from sweeper.present.terminal import print_run
     from sweeper.store.reader import read_run
 
-    report = write_report(path)
     run = read_run(path)
     if as_json:
         click.echo(json.dumps(_document(path, state), indent=2))
     else:
         print_run(run)
+    report = write_report(path)  # last: a full disk keeps nobody from reading what was measured
+    if not as_json:
         _say(f"report: {report}")
     return run
 

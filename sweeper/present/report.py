@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -47,7 +48,9 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
         temporary.write_text(page, encoding="utf-8")
         temporary.replace(target)
     except OSError as error:
-        remedy = "free the disk, or name another file with --out"
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        remedy = "free the disk, or name another file with `sweeper report --out`"
         raise StoreError(f"{target}: cannot be written: {error.strerror}; {remedy}") from error
     return target
 

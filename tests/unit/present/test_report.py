@@ -111,8 +111,16 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_report_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
     folder = store_run(model_run(("3-1-4",), concurrency=(1,), starts=1, repeats=2), tmp_path)
-    with pytest.raises(StoreError, match=r"cannot be written: No such file or directory; .* with --out$"):
+    with pytest.raises(StoreError, match=r"cannot be written: No such file or directory; .*sweeper report --out`$"):
         write_report(folder, tmp_path / "nowhere" / "x.html")
+
+
+def test_a_report_that_cannot_be_finished_leaves_nothing_half_written(tmp_path: Path) -> None:
+    folder = store_run(model_run(("3-1-4",), concurrency=(1,), starts=1, repeats=2), tmp_path)
+    (folder / "report.html").mkdir()
+    with pytest.raises(StoreError, match="cannot be written: Is a directory"):
+        write_report(folder)
+    assert [file.name for file in folder.iterdir() if file.name.endswith(".tmp")] == []
 
 
 def test_on_a_phone_the_speedup_stands_beside_the_name(page: str) -> None:
