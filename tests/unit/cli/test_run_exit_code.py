@@ -24,7 +24,7 @@ def test_what_was_measured_is_printed_although_its_report_cannot_be_written(
 ) -> None:
     path = store_run(model_run(("3-1-4",), concurrency=(1,)), tmp_path)
     (path / "report.html").mkdir()
-    with pytest.raises(StoreError, match="report.html: cannot be written"):
+    with pytest.raises(StoreError, match=r"report\.html: cannot be written"):
         _told(ENDED, path, as_json=False)
     assert "Concurrency 1" in capsys.readouterr().out
 
