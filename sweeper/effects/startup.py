@@ -138,6 +138,8 @@ class Startup:
         self._progress = Progress()
         self._watchdog = Watchdog(stall_s=patience.stall_s)
         self._port_checked = self._watched = self._started
+        self._listens = False
+        self._refusal: str | None = None
         self._wrapped = "-m" in plan.argv and plan.argv.index("-m") > 1
 
     async def wait(self) -> StartupTimes:
@@ -148,9 +150,9 @@ class Startup:
                 self._read_log()
                 await self._check_alive()
                 self._check_time()
-                if self._progress.phase != "ready" and await self._stranger_on_port():
-                    raise self._stranger()
-                if probe is None and self._progress.phase in ("warming", "ready"):
+                if self._progress.phase != "ready":
+                    await self._look_at_port()
+                if probe is None and (self._listens or self._progress.phase in ("warming", "ready")):
                     probe = asyncio.create_task(self._probe())
                 if probe is not None and probe.done():
                     if probe.result():
@@ -176,6 +178,7 @@ class Startup:
             draft_path=argument(self.plan, "--speculative-draft-model-path", "--speculative-draft-model"),
             hang_s=hang_s,
             timeout_s=timeout_s,
+            refusal=None if ready else self._refusal,
         )
 
     def _read_log(self) -> None:
@@ -208,19 +211,26 @@ class Startup:
         if quiet_s > self.patience.stall_s:
             raise error_of(self.failure(hang_s=quiet_s))
 
-    async def _stranger_on_port(self) -> bool:
-        """Does a process outside our session listen on our port? Then the load need not be waited for."""
+    async def _look_at_port(self) -> None:
+        """Sees our server listen, whatever its log withholds (log_level), or raises ServerError for a stranger's.
+
+        When a process outside our session listens on our port, the load need not be waited for.
+        """
         now = time.monotonic()
         if now - self._port_checked < self.patience.port_check_s:
-            return False
+            return
         self._port_checked = now
         found = await asyncio.to_thread(listener, self.plan.port)
-        if found is None or found.sid is None or found.sid == self._process.pid:
-            return False
+        if found is None or found.sid is None:
+            return
+        if found.sid == self._process.pid:
+            self._listens = True
+            return
         name = await served_name(self._client)
-        if name is None and self._wrapped:  # a container's processes are in no session of ours
-            return False
-        return name != self.plan.served_model_name
+        if name == self.plan.served_model_name:
+            self._listens = True
+        elif name is not None or not self._wrapped:  # a container's processes are in no session of ours
+            raise self._stranger()
 
     def _stranger(self) -> ServerError:
         found = listener(self.plan.port)
@@ -231,10 +241,18 @@ class Startup:
         """One real generation with the expected number of tokens; before that, an open port proves nothing."""
         try:
             status, body = await self._client.post("/generate", PROBE, timeout_s=self.patience.probe_timeout_s)
-            meta = json.loads(body).get("meta_info", {}) if status == 200 else {}
-        except (OSError, ValueError, AttributeError):
+        except OSError as error:
+            self._refusal = str(error)
             return False
-        return bool(meta.get("completion_tokens") == PROBE_TOKENS)
+        try:
+            tokens = json.loads(body)["meta_info"]["completion_tokens"] if status == 200 else None
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            tokens = None
+        if tokens == PROBE_TOKENS:
+            return True
+        short = f" without {PROBE_TOKENS} tokens" if status == 200 else ""
+        self._refusal = f"HTTP {status}{short}: {self._client.quoted(body)}"
+        return False
 
     def _times(self) -> StartupTimes:
         ready = time.monotonic()

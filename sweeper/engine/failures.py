@@ -29,6 +29,8 @@ class Context:
     """Ended by us after this long without progress."""
     timeout_s: float | None = None
     """Ended by us because it was not ready in time."""
+    refusal: str | None = None
+    """What came of the last generation it was asked for before it was ready; None: it was asked for none."""
 
 
 _OUT_OF_MEMORY = re.compile(
@@ -234,6 +236,7 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
     """Nothing was recognised: say what is certain."""
     nowhere = len(lines)
     phase = Progress().after(lines).phase
+    refused = "" if context.refusal is None else f"; a generation was asked for in vain: {context.refusal}"
     if context.hang_s is not None:
         failure_class: FailureClass = (
             "hang_load" if context.ready else "hang_capture" if phase == "capturing" else "hang_start"
@@ -241,16 +244,20 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
         return _Hit(
             line=nowhere,
             failure_class=failure_class,
-            message=f"no progress for {context.hang_s:.0f} s while {phase}",
-            remedy="see the stacks beside the log, if py-spy was there",
+            message=f"no progress for {context.hang_s:.0f} s while {phase}{refused}",
+            remedy="see the log for why it does not generate"
+            if refused
+            else "see the stacks beside the log, if py-spy was there",
         )
     if context.timeout_s is not None:
         failure_class = "hang_capture" if phase == "capturing" else "hang_start"
         return _Hit(
             line=nowhere,
             failure_class=failure_class,
-            message=f"not ready after {context.timeout_s:.0f} s, last {phase}",
-            remedy="raise engine.ready_timeout_s if the log still moved",
+            message=f"not ready after {context.timeout_s:.0f} s, last {phase}{refused}",
+            remedy="see the log for why it does not generate"
+            if refused
+            else "raise engine.ready_timeout_s if the log still moved",
         )
     ended = "still runs" if context.exit_code is None else f"ended with exit code {context.exit_code}"
     return _Hit(

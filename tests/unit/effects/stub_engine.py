@@ -15,7 +15,8 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. G
 
 
 def say(text: str) -> None:
-    print(f"[2026-01-02 03:04:05] {text}", flush=True)
+    if sys.argv[1] != "silent":
+        print(f"[2026-01-02 03:04:05] {text}", flush=True)
 
 
 def flag(name: str) -> str:
@@ -48,6 +49,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "{}")
         if self.path == "/generate":
             tokens = body["sampling_params"]["max_new_tokens"]
+            if self.behaviour == "refusing":
+                self.answer(500, {"error": {"message": "no draft worker"}})
+                return
             self.answer(200, {"meta_info": {"completion_tokens": 1 if self.behaviour == "short" else tokens}})
         elif Handler.refusals > 0:
             Handler.refusals -= 1

@@ -164,6 +164,25 @@ async def test_a_dead_scheduler_is_seen_although_its_launcher_waits_on(port: int
 async def test_a_server_that_generates_too_few_tokens_is_never_ready(port: int, tmp_path: Path) -> None:
     error = await launch_fails("short", port, tmp_path, timeout_s=1.5)
     assert error.failure_class == "hang_start"
+    assert "in vain: HTTP 200 without 8 tokens" in str(error)
+
+
+@pytest.mark.parametrize(("timeout_s", "stall_s"), [(1.5, 20.0), (20.0, 1.5)])
+async def test_a_server_that_answers_and_does_not_generate_says_so(
+    port: int, tmp_path: Path, timeout_s: float, stall_s: float
+) -> None:
+    patience = replace(QUICK, stall_s=stall_s, poll_s=0.5)
+    error = await launch_fails("refusing", port, tmp_path, timeout_s=timeout_s, patience=patience)
+    assert 'a generation was asked for in vain: HTTP 500: {"error": {"message": "no draft worker"}}' in str(error)
+    assert error.remedy == "see the log for why it does not generate"
+
+
+async def test_a_server_whose_log_says_nothing_is_ready_once_it_generates(port: int, tmp_path: Path) -> None:
+    plan = plan_of("silent", port, tmp_path)
+    launcher = SglangLauncher(patience=QUICK)
+    async with launcher.launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore) as server:
+        assert server.times.ready_s is not None and server.times.capture_s is None
+    assert plan.log_path.read_text() == ""
 
 
 async def test_a_server_of_another_name_is_not_measured(port: int, tmp_path: Path) -> None:
