@@ -32,6 +32,8 @@ SPARKS = 8
 """Measurements of an arm that its picture shows."""
 MAX_ROWS = 20
 """A long sweep shows what is going on now; the rest is in the summary."""
+EXPLAINED = ("waiting", "cleaning", "done")
+"""Their details say whom a start waits for, what was ended and what was left; those of other phases only count up."""
 STYLES = {"measuring": "green", "failed": "red", "done": "dim", "waiting": "dim"}
 
 
@@ -126,7 +128,7 @@ class PlainDisplay:
         self._progress = Progress(plan=plan, clock=clock)
         self._plan = plan
         self._stream = stream
-        self._phases: dict[str, str] = {}
+        self._phases: dict[str, tuple[str, str]] = {}
 
     def show(self, event: Event) -> None:
         self._progress.take(event)
@@ -149,9 +151,11 @@ class PlainDisplay:
                 return sentence(event, self._plan)
 
     def _phase_line(self, event: PhaseChanged) -> str | None:
-        if event.phase in ("measuring", "done", "failed") or self._phases.get(event.arm_id) == event.phase:
+        told = (event.phase, event.detail if event.phase in EXPLAINED else "")
+        untold = event.phase in ("measuring", "failed") or told == ("done", "")
+        if untold or self._phases.get(event.arm_id) == told:
             return None
-        self._phases[event.arm_id] = event.phase
+        self._phases[event.arm_id] = told
         detail = f": {event.detail}" if event.detail else ""
         return f"{self._label(event.arm_id)}: start {event.start + 1}, {event.phase}{detail}"
 

@@ -45,6 +45,26 @@ def test_a_pipe_gets_one_plain_line_for_each_thing_worth_knowing() -> None:
     ]
 
 
+def test_a_pipe_is_told_whom_a_start_waits_for_what_was_ended_and_what_is_left() -> None:
+    stream = io.StringIO()
+    display = PlainDisplay(PLAN, stream)
+    waits = "waiting for memory on GPU 4"
+    for one in ("", "ended leftovers of run r17: 3 process(es)", waits, waits):
+        display.show(phase("cleaning", one))
+    for one in ("loading", "loading: 50%"):
+        display.show(phase("loading", one))
+    for one in ("", "memory is still held 30 s after the server ended: GPU 4 60.0 GiB"):
+        display.show(phase("done", one))
+    lines = [line.split("start 1, ", 1)[1] for line in stream.getvalue().splitlines()]
+    assert lines == [
+        "cleaning",
+        "cleaning: ended leftovers of run r17: 3 process(es)",
+        f"cleaning: {waits}",
+        "loading: loading",
+        "done: memory is still held 30 s after the server ended: GPU 4 60.0 GiB",
+    ]
+
+
 def test_an_interrupted_end_says_how_to_go_on() -> None:
     stream = io.StringIO()
     PlainDisplay(PLAN, stream).show(RunEnded(completed=1, failed=0, skipped=0, interrupted=True))
