@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,10 +90,12 @@ def _first_in_line() -> Iterator[None]:
 def _in_processes(load: Load, jobs: Sequence[Job], shards: int) -> list[LoadOutcome]:
     forked = multiprocessing.get_context("fork")
     links: list[Connection] = []
+    workers = []
     for number in range(shards):
         here, there = forked.Pipe()
         share = load.point.concurrency // shards + (number < load.point.concurrency % shards)
-        forked.Process(target=_shard, args=(load, jobs[number::shards], share, there), daemon=True).start()
+        workers.append(forked.Process(target=_shard, args=(load, jobs[number::shards], share, there), daemon=True))
+        workers[-1].start()
         there.close()
         links.append(here)
     try:
@@ -104,6 +107,10 @@ def _in_processes(load: Load, jobs: Sequence[Job], shards: int) -> list[LoadOutc
         return [from_json(LoadOutcome, link.recv_bytes(), origin="load shard") for link in links]
     except EOFError:
         raise SweeperError("a process of the load generator ended before its load did; was it killed?") from None
+    finally:
+        for worker in workers:  # of a load that is broken off, the rest is not wanted
+            worker.terminate()
+            worker.join()
 
 
 def _expect(link: Connection, word: bytes) -> None:
@@ -113,6 +120,7 @@ def _expect(link: Connection, word: bytes) -> None:
 
 
 def _shard(load: Load, jobs: Sequence[Job], concurrency: int, parent: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         outcome = _run(load, jobs, concurrency, parent)
     except OSError as error:
@@ -121,6 +129,14 @@ def _shard(load: Load, jobs: Sequence[Job], concurrency: int, parent: Connection
     except KeyboardInterrupt:
         return  # Ctrl-C reaches the whole group; the parent tells it
     parent.send_bytes(to_json(outcome, indent=None))
+
+
+def _end_with_parent() -> None:
+    """A load that nobody waits for must not go on: its server may be measured by somebody else next."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _merged(outcomes: Sequence[LoadOutcome]) -> LoadOutcome:

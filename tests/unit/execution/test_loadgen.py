@@ -1,7 +1,10 @@
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweeper.analysis.metrics import summarize
@@ -182,6 +185,37 @@ def test_shards_say_when_there_is_no_server():
     )
     with pytest.raises(OSError, match=r"refused|111"):
         drive_blocking(whole, shards=2)
+
+
+KILLED = """
+import sys
+from test_loadgen import LoadPoint, LoadTarget, drive_blocking, prompts, workload
+from sweeper.execution.loadgen import Load
+target = LoadTarget(base_url=sys.argv[1], model="m")
+asked = workload(max_tokens=100_000, request_timeout_s=600)
+drive_blocking(Load(target=target, prompts=prompts(8), workload=asked, point=LoadPoint(concurrency=4)), shards=2)
+"""
+
+
+def shards_of(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    """Once there are both."""
+    while len(found := psutil.Process(process.pid).children()) < 2:
+        assert process.poll() is None
+    return found
+
+
+@pytest.mark.parametrize("killed", ["the load generator", "one of its processes"])
+def test_a_load_whose_process_was_killed_ends_all_the_others(killed: str):
+    with running(*FAST) as url:
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, url], cwd=Path(__file__).parent, stderr=subprocess.PIPE
+        )
+        shards = shards_of(process)
+        psutil.Process(process.pid if killed == "the load generator" else shards[0].pid).kill()
+        _, left = psutil.wait_procs(shards, timeout=20)
+        _, told = process.communicate()
+    assert left == []
+    assert killed == "the load generator" or b"was it killed?" in told
 
 
 async def test_more_requests_than_prompts_repeat_them_in_order():
