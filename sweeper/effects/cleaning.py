@@ -19,6 +19,9 @@ MEMORY_WAIT_S = 30.0
 """A process that just ended gave its memory back within 0.4 s on an H200; a slow exit takes longer."""
 
 
+WHEN_IT_IS_GONE = "start again when it is gone; `sweeper gpus` shows it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
     """A server of ours in the ledger, with what lives of it."""
@@ -47,25 +50,22 @@ def find_leftovers() -> tuple[Leftover, ...]:
     )
 
 
-def named_holder(text: str) -> str:
+def named_holder(text: str) -> tuple[str, str | None]:
     """`… held by pid 4711, which is not this server` (or a port in use by it) with the run of ours that it belongs to.
 
-    As it was, if the ledger knows no such process.
+    And what is to be done then. As it was, and None, if the ledger knows no such process.
     """
-    match = re.search(r"(held|in use) by pid (\d{1,9})(?:, which is not this server)?", text)
+    match = re.search(r"(held|in use) by pid (\d+)(?:, which is not this server)?", text)
     if match is None:
-        return text
+        return text, None
     pid = int(match.group(2))
     for item in find_leftovers():
         if any(info.pid == pid for info in item.members) or any(member == pid for member, _ in item.entry.members):
             run = item.entry.run_id
-            whose = (
-                f"a leftover of run {run}; `sweeper clean` (or the next run) ends it"
-                if item.orphan
-                else f"a server of run {run}, which is going on"
-            )
-            return text.replace(match.group(0), f"{match.group(1)} by pid {pid}, {whose}", 1)
-    return text
+            whose = f"a leftover of run {run}" if item.orphan else f"a server of run {run}, which is going on"
+            told = text.replace(match.group(0), f"{match.group(1)} by pid {pid}, {whose}", 1)
+            return told, "`sweeper clean` ends it, and so does the next start" if item.orphan else WHEN_IT_IS_GONE
+    return text, None
 
 
 def sharing(gpu_ids: Sequence[int], *, but: str) -> Leftover | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from sweeper.core.launch import LaunchPlan, Phase, ServerFailure, StartupTimes
-from sweeper.effects.cleaning import named_holder, sharing
+from sweeper.effects.cleaning import WHEN_IT_IS_GONE, named_holder, sharing
 from sweeper.effects.http import ControlClient
 from sweeper.effects.ports import busy_sentence, listener
 from sweeper.effects.process import session_members
@@ -285,16 +285,17 @@ def beside_another(failure: ServerFailure, plan: LaunchPlan) -> ServerFailure:
         failure,
         failure_class="gpu_busy",
         message=f"{failure.message}; GPU {gpus} also held by pid {pid}",
-        remedy="start again when it is gone; `sweeper gpus` shows it",
+        remedy=WHEN_IT_IS_GONE,
     )
 
 
 def error_of(failure: ServerFailure) -> ServerError:
+    message, remedy = named_holder(failure.message)
     return ServerError(
-        named_holder(failure.message),
+        message,
         failure_class=failure.failure_class,
         log_lines=failure.log_lines,
-        remedy=failure.remedy,
+        remedy=remedy or failure.remedy,
     )
 
 

@@ -279,7 +279,8 @@ class Controller:
         if worth_another_try(failure) and entry not in self._retried:
             self._retried.add(entry)
             self._pending.appendleft(entry)
-            self._emit(Notice(message=f"{entry.group_id} start {entry.start}: {failure.message}; tried once more"))
+            label = self._accounts.arm_of_group(entry.group_id).label
+            self._emit(Notice(message=f"{label}: start {entry.start + 1} is tried once more ({failure.failure_class})"))
             return
         self._accounts.start_failed(entry, failure, lasting=failure.failure_class in LASTING)
         failed = self._accounts.arm_of_group(entry.group_id)

@@ -110,7 +110,7 @@ def test_a_run_is_watched_to_its_end(going: Going, visit: Callable[..., Visitor]
         expect(page.locator("#results")).to_contain_text("baseline")
         visitor.check_access()
 
-        going.writer.record(Notice(message="5-1-6 start 0: tried once more"))
+        going.writer.record(Notice(message="5-1-6: start 1 is tried once more (port)"))
         going.measure(6)
         expect(panel).to_contain_text("10 of 24")
         expect(page.locator("#live-status")).to_contain_text("10 of 24")

@@ -7,14 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from sweeper.core.launch import ServerFailure
 from sweeper.effects import keeper, ledger
 from sweeper.effects.cleaning import clean_leftovers, find_leftovers, named_holder
 from sweeper.effects.process import identify, session_members
+from sweeper.effects.startup import error_of
 
 STUB = str(Path(__file__).parent / "stub_engine.py")
 LAUNCHER = """
@@ -153,7 +156,12 @@ def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state:
     (leftover,) = find_leftovers()
     assert leftover.orphan and leftover.members
     told = named_holder(f"12 GiB held by pid {entry.sid}, which is not this server")
-    assert told == f"12 GiB held by pid {entry.sid}, a leftover of run r; `sweeper clean` (or the next run) ends it"
+    ends = "`sweeper clean` ends it, and so does the next start"
+    assert told == (f"12 GiB held by pid {entry.sid}, a leftover of run r", ends)
+    foreign = "`sweeper clean` if it is a leftover of ours; if not, choose another GPU"
+    failure = ServerFailure(failure_class="gpu_busy", message=f"12 GiB held by pid {entry.sid}", remedy=foreign)
+    assert error_of(failure).remedy == ends, "what is known is not asked of the reader"
+    assert error_of(replace(failure, message="held by pid 1")).remedy == foreign
     (cleaned,) = clean_leftovers()
     assert cleaned.ended and not cleaned.remaining
     assert session_members(entry.sid) == () and ledger.read_entries() == ()
@@ -166,11 +174,12 @@ def test_a_server_of_a_run_going_on_is_named_and_left_alone_and_ends_in_order_wi
     entry = only_entry()
     assert clean_leftovers() == ()
     assert entry.sid is not None and session_members(entry.sid)
-    told = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
+    told, remedy = named_holder(f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, which is not this server")
     assert told == f"out of GPU memory on GPU 3; 61 GiB held by pid {entry.sid}, a server of run r, which is going on"
-    told = named_holder(f"rpc_port is in use by pid {entry.sid}")
+    assert remedy == "start again when it is gone; `sweeper gpus` shows it"
+    told, _ = named_holder(f"rpc_port is in use by pid {entry.sid}")
     assert told == f"rpc_port is in use by pid {entry.sid}, a server of run r, which is going on"
-    assert named_holder("held by pid 1, which") == "held by pid 1, which"
+    assert named_holder("held by pid 1, which") == ("held by pid 1, which", None)
     assert entry.keeper is not None
     os.kill(entry.keeper.pid, signal.SIGKILL)
     launcher.send_signal(signal.SIGINT)

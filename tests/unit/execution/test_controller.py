@@ -200,7 +200,7 @@ async def test_a_port_that_was_taken_is_tried_once_more(tmp_path: Path) -> None:
     done = await execute(tmp_path, small_plan(starts=1), FakeLauncher(first_port_taken))
     assert done.ended == RunEnded(completed=4, failed=0, skipped=0)
     assert tries == ["baseline/0", "3-1-4/0", "3-1-4/0"]
-    assert any(isinstance(e, Notice) and "tried once more" in e.message for e in done.events)
+    assert [e.message for e in done.events if isinstance(e, Notice)] == ["3-1-4: start 1 is tried once more (port)"]
 
 
 async def test_a_port_that_stays_taken_is_tried_only_once_more(tmp_path: Path) -> None:
