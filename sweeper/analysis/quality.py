@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from sweeper.core.experiment import greedy_by
 from sweeper.core.result import Mark, Metrics
 from sweeper.core.sample import GeneratorHealth, Sample
 
@@ -230,7 +231,7 @@ def effective_mode(
     On other devices than CUDA speculation verifies greedily unless it does rejection sampling (None: no speculation);
     on a CPU always (sglang 0.5.23, srt/speculative/eagle_utils.py:500).
     """
-    if temperature == 0 or top_k == 1 or (top_p is not None and top_p < 0.01):
+    if temperature == 0 or greedy_by(top_p=top_p, top_k=top_k):
         return "greedy"
     if speculative_rejection_sampling is False and device != "cuda":
         return "greedy"
@@ -257,13 +258,7 @@ def greedy_mark(
     )
     if requested_mode(temperature=temperature) == effective:
         return None
-    why = (
-        f"top_k {top_k}"
-        if top_k == 1
-        else f"top_p {top_p:g}"
-        if top_p is not None and top_p < 0.01
-        else f"device {device}"
-    )
+    why = greedy_by(top_p=top_p, top_k=top_k) or f"device {device}"
     return Mark(
         code="silently-greedy",
         message=f"temperature {temperature:g} was asked for, but {why} makes it greedy",

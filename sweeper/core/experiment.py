@@ -136,6 +136,17 @@ class Arrival(Strict):
     """Seconds over which the load rises to its full level."""
 
 
+GREEDY_TOP_P = 0.01
+"""Below it only the likeliest token is left."""
+
+
+def greedy_by(*, top_p: float | None, top_k: int | None) -> str | None:
+    """What makes sampling greedy at any temperature, in words; None: nothing does."""
+    if top_k == 1:
+        return "top_k 1"
+    return f"top_p {top_p:g}" if top_p is not None and top_p < GREEDY_TOP_P else None
+
+
 class Workload(Strict):
     """The load that every arm gets, prompt for prompt."""
 

@@ -200,9 +200,11 @@ STEADY_ONLY = "the steady window counts"
 
 def _scarcity(prompts: Sequence[Prompt], workload: Workload) -> list[str]:
     warnings = []
-    if len(prompts) < workload.num_prompts:
-        warnings.append(f"{workload.prompts} has {len(prompts)} prompts, not the {workload.num_prompts} asked for")
     distinct, widest = len({prompt.text for prompt in prompts}), max(workload.concurrency)
+    if len(prompts) < workload.num_prompts:
+        idle = workload.arrival.kind == "closed" and len(prompts) < widest
+        few = f": concurrency {widest} is never reached" if idle else ""
+        warnings.append(f"{workload.prompts} has {len(prompts)} prompts, not the {workload.num_prompts} asked for{few}")
     if distinct < 8 * widest:
         warnings.append(f"{distinct} distinct prompts are fewer than 8 × concurrency {widest}: {STEADY_ONLY}")
     return warnings

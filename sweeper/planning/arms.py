@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sweeper.core.experiment import Experiment
+from sweeper.core.experiment import Experiment, greedy_by
 from sweeper.core.trial import Arm, Illegal, Merged, ServerConfig, SpecConfig, content_id, without_defaults
 from sweeper.engine.flags import FlagTable, size_of
 from sweeper.engine.request import Request
@@ -183,8 +183,10 @@ class _Expander:
 
     def _sampling_notes(self, server: ServerConfig) -> Iterator[str]:
         """sglang 0.5.23, srt/speculative/eagle_utils.py:500: on a CPU the verification is greedy, whatever is asked."""
-        temperature = self.experiment.workload.temperature
-        if server.device == "cpu" and temperature > 0:
+        workload = self.experiment.workload
+        temperature = workload.temperature
+        sampled = temperature > 0 and not greedy_by(top_p=workload.top_p, top_k=workload.top_k)
+        if server.device == "cpu" and sampled:
             yield (
                 f"on the CPU engine SGLang verifies greedily whatever the temperature: its answers are greedy, the "
                 f"baseline's are sampled at {temperature:g}, so it is measured but not ranked; use temperature: 0"

@@ -99,8 +99,8 @@ def _warnings(situation: Situation, args: Mapping[str, Any]) -> Iterator[str]:
     cap = int(args["max_running_requests"])
     if cap < situation.concurrency:
         yield (
-            f"max_running_requests {cap} is below concurrency {situation.concurrency}: those load points measure the "
-            "queue; raise it or drop them"
+            f"max_running_requests {cap} is below concurrency {situation.concurrency}: load points above {cap} measure "
+            "the queue; raise it or drop them"
         )
     ranks = int(args.get("attn_dp_size") or args.get("dp_size") or 1) if attention_dp(args) else 1
     if ranks > 1 and situation.concurrency > cap // ranks:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweeper.core.experiment import Experiment, Workload
+from sweeper.core.experiment import Experiment, Workload, greedy_by
 from sweeper.core.trial import Arm, LaunchGroup, LoadPoint, Plan, ServerStart, Trial, content_id, without_defaults
 from sweeper.engine.ports import port_collisions
 from sweeper.engine.rules import ALGORITHMS
@@ -128,13 +128,7 @@ def _groups(
 
 def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterator[str]:
     yield from found.warnings
-    workload = experiment.workload
-    largest = max(workload.concurrency)
-    if workload.num_prompts < 8 * largest:
-        yield (
-            f"{workload.num_prompts} prompts at concurrency {largest}: ramp and tail weigh; "
-            f"from {8 * largest} on the whole window is steady"
-        )
+    yield from _load_warnings(experiment.workload)
     if experiment.run.starts == 1:
         yield "one server start per arm: start-to-start noise is unseen, every claim is labelled so; use starts: 2"
     if not any(not arm.is_baseline for arm in found.arms):
@@ -146,6 +140,28 @@ def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterato
     needed = max((arm.server.gpus for arm in found.arms), default=0)
     if facts.gpu_count is not None and experiment.engine.device == "cuda" and needed > facts.gpu_count:
         yield f"a server needs {needed} GPUs, this machine has {facts.gpu_count}: it can be planned here, not run"
+
+
+def _load_warnings(workload: Workload) -> Iterator[str]:
+    largest, prompts = max(workload.concurrency), workload.num_prompts
+    unreached = sorted({point for point in workload.concurrency if point > prompts})
+    if unreached and workload.arrival.kind == "closed":
+        yield (
+            f"num_prompts {prompts} keeps at most {prompts} requests in flight: concurrency "
+            f"{', '.join(map(str, unreached))} is never reached; raise it to {largest}, for a steady window to "
+            f"{8 * largest}"
+        )
+    elif prompts < 8 * largest:
+        yield (
+            f"{prompts} prompts at concurrency {largest}: ramp and tail weigh; "
+            f"from {8 * largest} on the whole window is steady"
+        )
+    greedy = greedy_by(top_p=workload.top_p, top_k=workload.top_k)
+    if workload.temperature > 0 and greedy:
+        yield (
+            f"temperature {workload.temperature:g} with {greedy} is greedy: no measurement will be ranked; "
+            f"use temperature: 0, or drop {greedy.split()[0]}"
+        )
 
 
 def _unknown_algorithms(arms: Sequence[Arm]) -> Iterator[str]:

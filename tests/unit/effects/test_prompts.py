@@ -189,7 +189,11 @@ def test_too_few_prompts_are_a_warning(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("one\ntwo\n")
     warnings = load_prompts(workload(str(path), 10, concurrency=[4]), tokenizer_dir=None).warnings
-    assert any("has 2 prompts, not the 10 asked for" in warning for warning in warnings)
+    assert any(
+        warning.endswith("has 2 prompts, not the 10 asked for: concurrency 4 is never reached") for warning in warnings
+    )
+    enough = load_prompts(workload(str(path), 10, concurrency=[2]), tokenizer_dir=None).warnings
+    assert any(warning.endswith("has 2 prompts, not the 10 asked for") for warning in enough)
     assert any("fewer than 8 × concurrency 4" in warning for warning in warnings)
 
 

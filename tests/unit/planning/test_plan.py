@@ -122,6 +122,19 @@ def test_the_running_cap_and_the_graph_sizes_are_pinned_in_both_arms(plan: Calla
     assert any(note.startswith("max_running_requests 64 in every arm") for note in found.notes)
 
 
+def test_a_load_point_with_more_workers_than_prompts_is_told_as_one_that_is_never_reached(
+    plan: Callable[..., Plan],
+) -> None:
+    load = "workload: {num_prompts: 8, concurrency: [1, 16, 32]%s}"
+    never = (
+        "num_prompts 8 keeps at most 8 requests in flight: concurrency 16, 32 is never reached; raise it to 32, for a "
+        "steady window to 256"
+    )
+    assert never in plan(SPEC % "3-1-4" + load % "").warnings
+    opened = plan(SPEC % "3-1-4" + load % ", arrival: {kind: poisson, rate_rps: 4}").warnings
+    assert not any("never reached" in warning for warning in opened), "there it is a bound"
+
+
 def test_what_the_user_gave_is_never_changed(plan: Callable[..., Plan]) -> None:
     found = plan(
         "server: {model_path: /m/target, args: {max-running-requests: 6, cuda_graph_max_bs_decode: 8}}\nname: t\n"
@@ -129,7 +142,8 @@ def test_what_the_user_gave_is_never_changed(plan: Callable[..., Plan]) -> None:
     )
     for arm in found.arms:
         assert arm.server.args == {"max_running_requests": 6, "cuda_graph_max_bs_decode": 8}
-    assert any("max_running_requests 6 is below concurrency 32" in warning for warning in found.warnings)
+    queued = "max_running_requests 6 is below concurrency 32: load points above 6 measure the queue"
+    assert any(warning.startswith(queued) for warning in found.warnings)
 
 
 def test_mixed_chunking_is_taken_from_all_when_one_algorithm_drops_it(plan: Callable[..., Plan]) -> None:

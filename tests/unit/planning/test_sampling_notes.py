@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from sweeper.core.experiment import Experiment
@@ -39,6 +40,26 @@ def test_the_plan_and_the_report_show_it(plan: Callable[..., Plan], experiment: 
     run = replace(run, plan=replace(run.plan, arms=arms))
     for report in (render_html(run), render_markdown(run)):
         assert "3-1-4: on the CPU engine SGLang verifies greedily whatever the temperature" in report
+
+
+@pytest.mark.parametrize(
+    ("sampling", "told"),
+    [
+        ("temperature: 1.0, top_k: 1", "temperature 1 with top_k 1 is greedy: no measurement will be ranked; use "),
+        ("temperature: 0.8, top_p: 0.0001", "temperature 0.8 with top_p 0.0001 is greedy: no measurement will be "),
+        ("temperature: 1.0, top_k: -1", None),
+        ("temperature: 0, top_k: 1", None),
+    ],
+)
+def test_a_temperature_that_is_greedy_in_effect_is_said_before_anything_starts(
+    plan: Callable[..., Plan], sampling: str, told: str | None
+) -> None:
+    for device in ("cuda", "cpu"):
+        found = plan(f"engine: {{device: {device}}}\n{SPEC}workload: {{{sampling}}}")
+        said = [warning for warning in found.warnings if "greedy" in warning]
+        assert [warning.startswith(told or "") for warning in said] == ([True] if told else [])
+        if told:
+            assert notes(found) == [], "the baseline's answers are greedy too"
 
 
 def test_on_a_gpu_or_at_temperature_0_nothing_is_said(plan: Callable[..., Plan]) -> None:
