@@ -111,11 +111,13 @@ def _show(path: Path, *, as_json: bool, state: str) -> RunData:
     from sweeper.store.reader import read_run
 
     run = read_run(path)
-    if as_json:
-        click.echo(json.dumps(_document(path, state), indent=2))
-    else:
-        print_run(run)
-    report = write_report(path)  # last: a full disk keeps nobody from reading what was measured
+    try:
+        if as_json:
+            click.echo(json.dumps(_document(path, state), indent=2))
+        else:
+            print_run(run)
+    finally:  # a full disk keeps nobody from reading what was measured, nor a lost terminal the report from being
+        report = write_report(path)
     if not as_json:
         _say(f"report: {report}")
     return run
