@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.core.events import Event, Measured, Notice, PhaseChanged, RunEnded, StartFailed
 from sweeper.core.experiment import Workload
-from sweeper.core.launch import LaunchPlan
+from sweeper.core.launch import Difference, LaunchPlan
 from sweeper.core.result import Completed, Conditions, Failed, Skipped, TrialResult
 from sweeper.core.run import GroupJob, RunData
 from sweeper.core.sample import LoadOutcome, RequestError
@@ -120,6 +120,7 @@ async def execute(
     interrupt_at: Callable[[Event], bool] = lambda event: False,
     clock: Callable[[], float] = lambda: 0.0,
     drive: Drive = fake_drive,
+    with_tools: Callable[[Tools], Tools] = lambda tools: tools,
 ) -> Outcome:
     if resumed is None:
         writer = RunWriter.create(results, plan, experiment={}, environment={}, disk=disk)
@@ -130,7 +131,7 @@ async def execute(
         writer.set_aside(before.aside)
         accounts, kept = Accounts(plan, kept=before.kept, results=before.results), len(before.kept)
     display = Collected(lambda event: controller.interrupt() if interrupt_at(event) else None)
-    slots = pool(tools(launcher, drive))
+    slots = pool(with_tools(tools(launcher, drive)))
     controller = Controller(
         work(Work(plan=plan, workload=WORKLOAD, prompts=PROMPTS, resumed=kept)),
         accounts=accounts,
@@ -268,6 +269,41 @@ async def test_a_ledger_on_a_full_disk_fails_each_start_by_its_own_class_and_tak
     assert isinstance(failed, Failed) and failed.failure.failure_class == "disk"
     assert "No space left" in failed.failure.message
     assert done.ended == RunEnded(completed=4, failed=2, skipped=0)
+
+
+async def test_a_gpu_that_was_throttled_under_the_load_marks_its_measurement(tmp_path: Path) -> None:
+    class Hot:
+        def conditions(self) -> Conditions:
+            return Conditions(throttle_reasons=("power cap",), throttled_share=0.25, sm_clock_mhz_min=1200.0)
+
+    @asynccontextmanager
+    async def watch(gpu_ids: tuple[int, ...]) -> AsyncIterator[Hot]:
+        yield Hot()
+
+    plan = small_plan(("baseline",), starts=1, repeats=1, concurrency=(1,))
+    done = await execute(tmp_path, plan, FakeLauncher(), with_tools=lambda tools: replace(tools, watch_gpus=watch))
+    (measurement,) = done.run.measurements
+    assert "the GPU was throttled: power cap, in 25% of the readings, down to 1200 MHz" in {
+        mark.message for mark in measurement.marks if mark.code == "throttled"
+    }
+    assert measurement.conditions.throttle_reasons == ("power cap",)
+
+
+async def test_a_server_that_speculates_otherwise_than_its_name_says_is_not_measured(tmp_path: Path) -> None:
+    tree = Difference(key="speculative_num_draft_tokens", requested=4, effective=8)
+    known = replace(tree, explained="a rule of the engine")
+
+    def differs(found: Difference) -> Callable[[Tools], Tools]:
+        return lambda tools: replace(
+            tools, differences=lambda requested, server: (found,) if requested.spec is not None else ()
+        )
+
+    lied = await execute(tmp_path / "lied", small_plan(starts=1), FakeLauncher(), with_tools=differs(tree))
+    failed = lied.result("3-1-4-c1")
+    assert isinstance(failed, Failed) and failed.failure.failure_class == "config_differs"
+    assert "the engine does not run 3-1-4: speculative_num_draft_tokens is 8, not 4" in failed.failure.message
+    told = await execute(tmp_path / "told", small_plan(starts=1), FakeLauncher(), with_tools=differs(known))
+    assert isinstance(told.result("3-1-4-c1"), Completed)
 
 
 async def test_a_failure_that_belongs_to_the_story_is_expected(tmp_path: Path) -> None:
