@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeper.analysis.decompose import length_bound
+from sweeper.analysis.quality import SIMULATED
 from sweeper.core.lossless import Judged, Likeness, Losslessness, Reference, ReferenceAnswer
+from sweeper.core.result import Measurement
 from sweeper.core.run import RunData
 from sweeper.core.sample import Prompt, Sample
 
@@ -28,9 +31,11 @@ class Likenesses:
     """All compared answers of one trial."""
 
     equal: int
+    """Those that only overran their end among them."""
     tie: int
     different: int
     unchecked: int
+    overrun: int = 0
     dtype: str | None
     bound: float
     by: Literal["tokens", "text"]
@@ -67,21 +72,27 @@ def reference_prompts(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ..
     return tuple(prompts) if size <= count else tuple(prompts[i * size // count] for i in range(count))
 
 
-def judge(reference: Reference, samples: Iterable[Sample], *, trial_id: str, start: int, repeat: int) -> Losslessness:
+def judge(reference: Reference, samples: Iterable[Sample], *, measurement: Measurement) -> Losslessness:
     """The whole answers of one measurement to the reference's prompts, held against it.
 
     Of conversations only the first turn: what is asked later holds what was answered before.
     """
+    effective = measurement.effective
+    step_tokens = length_bound(
+        num_steps=effective.num_steps,
+        eagle_topk=effective.eagle_topk,
+        num_draft_tokens=effective.num_draft_tokens,
+    )
     answers = {answer.prompt_id: answer for answer in reference.answers}
     bound = gap_bound(reference.dtype)
     pairs = [(answers[one.prompt_id], one) for one in samples if one.ok and one.turn == 1 and one.prompt_id in answers]
-    judged = [_judge(answer, sample, bound) for answer, sample in pairs]
+    judged = [_judge(answer, sample, bound, step_tokens or 1) for answer, sample in pairs]
     unequal = tuple(one for one in judged if one is not None)
     by_ids = all(answer.output_ids is not None and sample.output_ids is not None for answer, sample in pairs)
     return Losslessness(
-        trial_id=trial_id,
-        start=start,
-        repeat=repeat,
+        trial_id=measurement.trial_id,
+        start=measurement.start,
+        repeat=measurement.repeat,
         dtype=reference.dtype,
         bound=bound,
         by="tokens" if by_ids else "text",
@@ -90,22 +101,26 @@ def judge(reference: Reference, samples: Iterable[Sample], *, trial_id: str, sta
     )
 
 
-def _judge(answer: ReferenceAnswer, sample: Sample, bound: float) -> Judged | None:
-    """None: equal."""
+def _judge(answer: ReferenceAnswer, sample: Sample, bound: float, step_tokens: int) -> Judged | None:
+    """None: equal. `step_tokens`: most tokens that one step gives."""
     if answer.output_ids is not None and sample.output_ids is not None:
         position = first_difference(answer.output_ids, sample.output_ids, cut=answer.cut)
         length = len(answer.output_ids)
+        goes_on = position == length
     else:
         at = first_difference(answer.text, sample.text, cut=answer.cut)
         position = None if at is None else _token_at(answer, at)
         length = len(answer.best)
+        goes_on = at == len(answer.text)
         if at is not None and position is None:
             return Judged(prompt_id=sample.prompt_id, likeness="unchecked", position=None, gap=None)
     if position is None:
         return None
     gap = answer.gap(position)
     likeness: Likeness
-    if position >= length:
+    if goes_on and _within_its_last_step(sample, length, step_tokens):
+        likeness = "overrun"
+    elif position >= length:
         # The baseline ended here of its own: there was no choice of tokens that rounding could have turned over.
         likeness = "different"
     elif gap is None:
@@ -113,6 +128,11 @@ def _judge(answer: ReferenceAnswer, sample: Sample, bound: float) -> Judged | No
     else:
         likeness = "tie" if gap <= bound else "different"
     return Judged(prompt_id=sample.prompt_id, likeness=likeness, position=position, gap=gap)
+
+
+def _within_its_last_step(sample: Sample, ended_at: int, step_tokens: int) -> bool:
+    """One step gave the end token and reached max_tokens; SGLang before 0.5.18 looks at the length first."""
+    return sample.finish_reason == "length" and 0 < (sample.output_tokens or 0) - ended_at < step_tokens
 
 
 def first_difference(
@@ -145,9 +165,15 @@ def _token_at(answer: ReferenceAnswer, character: int) -> int | None:
 
 
 def likenesses(run: RunData) -> Mapping[str, Likenesses]:
-    """Trial → how its answers compare with its baseline's, over all its measurements; only those that were compared."""
+    """Trial → how its answers compare with its baseline's, over all its measurements; only those that were compared.
+
+    What a pretended acceptance answers means nothing.
+    """
+    pretended = {one.trial_id for one in run.measurements if any(mark.code == SIMULATED for mark in one.marks)}
     found: dict[str, list[Losslessness]] = {}
     for one in run.losslessness:
+        if one.trial_id in pretended:
+            continue
         found.setdefault(one.trial_id, []).append(one)
     return {trial_id: _pool(ones) for trial_id, ones in found.items()}
 
@@ -155,7 +181,8 @@ def likenesses(run: RunData) -> Mapping[str, Likenesses]:
 def _pool(ones: Sequence[Losslessness]) -> Likenesses:
     unequal = [judged for one in ones for judged in one.unequal]
     return Likenesses(
-        equal=sum(one.equal for one in ones),
+        equal=sum(one.equal + one.count("overrun") for one in ones),
+        overrun=sum(one.count("overrun") for one in ones),
         tie=sum(one.count("tie") for one in ones),
         different=sum(one.count("different") for one in ones),
         unchecked=sum(one.count("unchecked") for one in ones),

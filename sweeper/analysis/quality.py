@@ -8,6 +8,7 @@ from sweeper.core.experiment import greedy_by
 from sweeper.core.result import Mark, Metrics
 from sweeper.core.sample import GeneratorHealth, Sample
 
+SIMULATED = "simulated-acceptance"
 _LOOP_PERIOD_MAX = 8
 _LOOP_MIN_TOKENS = 12
 _LOOP_SHARE = 0.75
@@ -98,7 +99,7 @@ def _simulated(good: Sequence[Sample]) -> Mark | None:
     one_token = all(sample.output_ids is not None and len(set(sample.output_ids)) == 1 for sample in counted)
     if len(per_step) == 1 and next(iter(per_step)).is_integer() and one_token:
         return Mark(
-            code="simulated-acceptance",
+            code=SIMULATED,
             message=f"every step accepted exactly {next(iter(per_step)):g} drafts, all output is one token",
             ranked=False,
         )
@@ -160,7 +161,7 @@ def simulation_mark(env: Mapping[str, str]) -> Mark | None:
     if not on:
         return None
     message = f"SGLANG_SIMULATE_ACC_LEN={value}: acceptance is simulated, the output means nothing"
-    return Mark(code="simulated-acceptance", message=message, ranked=False)
+    return Mark(code=SIMULATED, message=message, ranked=False)
 
 
 def generator_marks(health: GeneratorHealth) -> tuple[Mark, ...]:

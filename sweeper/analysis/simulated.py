@@ -3,18 +3,20 @@
 from dataclasses import replace
 
 from sweeper.analysis.outcome import Outcome
+from sweeper.analysis.quality import SIMULATED
 from sweeper.core.result import Mark, Measurement
 from sweeper.core.run import RunData
 
 BADGE = "simulated acceptance"
-CODE = "simulated-acceptance"
 _FOLLOWS = ("repeated-output", "identical-output")
 """What pretending does to the output, which means nothing anyway; other reasons against a measurement stay."""
 
 
 def is_simulated(run: RunData) -> bool:
     """Every measurement was made on a server that pretends; the baselines are its servers too."""
-    return bool(run.measurements) and all(any(mark.code == CODE for mark in entry.marks) for entry in run.measurements)
+    return bool(run.measurements) and all(
+        any(mark.code == SIMULATED for mark in entry.marks) for entry in run.measurements
+    )
 
 
 def countable(run: RunData) -> RunData:
@@ -33,7 +35,7 @@ def _shown(entry: Measurement) -> Measurement:
 
 
 def _soft(mark: Mark) -> Mark:
-    return replace(mark, ranked=True) if mark.code == CODE else mark
+    return replace(mark, ranked=True) if mark.code == SIMULATED else mark
 
 
 def badged(outcome: Outcome) -> Outcome:

@@ -10,7 +10,8 @@ REFERENCE_PROMPTS = 24
 REFERENCE_TOKENS = 256
 """Its longest answer; longer ones are compared as far as this goes."""
 
-Likeness = Literal["equal", "tie", "different", "unchecked"]
+Likeness = Literal["equal", "tie", "overrun", "different", "unchecked"]
+"""`overrun`: the baseline's answer to its end, and then the rest of the verify step that it ended in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

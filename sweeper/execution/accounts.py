@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from sweeper.analysis.quality import simulation_mark
 from sweeper.core.result import Completed, Failed, Failure, Measurement, Skipped, TrialResult
 from sweeper.core.run import Owed
 from sweeper.core.trial import Arm, LaunchGroup, Plan, ServerStart, Trial
@@ -38,8 +39,12 @@ class Accounts:
         self._unrecorded = set() if recorded is None else self._without_reference(frozenset(recorded))
 
     def _without_reference(self, recorded: frozenset[str]) -> set[str]:
-        """Groups of baselines that still run, have arms to be compared with, and no log-probabilities yet."""
-        bases = {arm.baseline_id for arm in self._plan.arms if not arm.is_baseline} - recorded
+        """Groups of baselines that still run, have arms to be compared with, and no log-probabilities yet.
+
+        What answers a simulated acceptance gives mean nothing.
+        """
+        real = [arm for arm in self._plan.arms if not arm.is_baseline and simulation_mark(arm.server.env) is None]
+        bases = {arm.baseline_id for arm in real} - recorded
         groups = [group for group in self._plan.launch_groups if group.arm_id in bases]
         return {group.group_id for group in groups if any(map(self._runs, self._trials_of(group.group_id)))}
 

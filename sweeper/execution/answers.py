@@ -51,6 +51,4 @@ class Answers:
     def _judge(self, one: Measurement, samples: Sequence[Sample]) -> None:
         reference = self._references.get(self._baseline_of[one.arm_id])
         if reference is not None:
-            self._writer.write_losslessness(
-                judge(reference, samples, trial_id=one.trial_id, start=one.start, repeat=one.repeat)
-            )
+            self._writer.write_losslessness(judge(reference, samples, measurement=one))

@@ -10,6 +10,7 @@ from sweeper.analysis.points import load_words
 from sweeper.core.lossless import Judged
 from sweeper.core.run import RunData
 
+OVERRUN = "an engine before SGLang 0.5.18 looks at the length first"
 COLUMNS = ("configuration", "load", "compared", "equal", "ties", "different", "unchecked", "first differences")
 
 
@@ -70,6 +71,8 @@ def parting_words(found: Likenesses) -> str:
         words.append(f"{_gap(found.worst)} {_place(found.worst)}")
     if found.widest_tie:
         words.append(f"widest tie {_gap(found.widest_tie)} {_place(found.widest_tie)}")
+    if found.overrun:
+        words.append(f"{found.overrun} went on after the end, up to max_tokens, within their last step: {OVERRUN}")
     if found.unchecked:
         words.append("the baseline's gap is not known where the unchecked ones part")
     if found.by == "text" and words:

@@ -6,8 +6,10 @@ import pytest
 
 from sweeper.analysis.lossless import Likenesses, gap_bound, judge, likenesses, reference_prompts
 from sweeper.core.lossless import Judged, Reference, ReferenceAnswer
+from sweeper.core.result import Measurement
 from sweeper.core.sample import RequestError, Sample
-from sweeper.testing.plans import small_fingerprint, small_prompts
+from sweeper.present.answers import parting_words
+from sweeper.testing.plans import small_fingerprint, small_measurement, small_plan, small_prompts
 from sweeper.testing.runs import model_run
 
 IDS = (5, 6, 7, 8)
@@ -54,9 +56,17 @@ def reference(*answers: ReferenceAnswer, dtype: str | None = "bfloat16") -> Refe
     )
 
 
+def measured(trial_id: str = "t", repeat: int = 0) -> Measurement:
+    """On a server whose steps give four tokens at most."""
+    plan = small_plan()
+    one = small_measurement(plan.trials[0], repeat=repeat)
+    steps = replace(one.effective, num_steps=3, eagle_topk=1, num_draft_tokens=4)
+    return replace(one, trial_id=trial_id, effective=steps)
+
+
 def parting(sample: Sample, answer: ReferenceAnswer = ANSWER, dtype: str | None = "bfloat16") -> Judged | None:
     """The one judgement; None: equal."""
-    found = judge(reference(answer, dtype=dtype), [sample], trial_id="t", start=0, repeat=0)
+    found = judge(reference(answer, dtype=dtype), [sample], measurement=measured())
     assert found.equal + len(found.unequal) == 1
     return found.unequal[0] if found.unequal else None
 
@@ -100,6 +110,37 @@ def test_a_finer_dtype_forgives_less(dtype: str, likeness: str) -> None:
     assert judged is not None and judged.likeness == likeness
 
 
+@pytest.mark.parametrize(
+    ("more", "finish", "likeness"),
+    [
+        (1, "length", "overrun"),
+        (3, "length", "overrun"),
+        (4, "length", "different"),  # more than the rest of one step
+        (1, "stop", "different"),  # it did not see the end at all
+    ],
+)
+@pytest.mark.parametrize("by", ["tokens", "text"])
+def test_an_answer_that_only_ends_its_last_step_after_the_baselines_end_is_the_baselines(
+    more: int, finish: str, likeness: str, by: str
+) -> None:
+    rest = range(20, 20 + more)
+    sample = replace(SAMPLE, finish_reason=finish, output_tokens=len(IDS) + more)
+    if by == "tokens":
+        judged = parting(replace(sample, output_ids=(*IDS, *rest)))
+    else:
+        ended = replace(WORDS, text="five six seven", pieces=("five", " six", " seven", "<|end|>"))
+        words = "five six seven" + "".join(f" {token}" for token in rest)
+        judged = parting(replace(sample, output_ids=None, text=words), ended)
+    assert judged is not None and judged.likeness == likeness
+
+
+def test_an_overrun_end_is_equal_and_told() -> None:
+    over = replace(ids(*IDS, 9), finish_reason="length", output_tokens=5)
+    found = pooled(ids(*IDS), over)
+    assert (str(found), found.overrun, found.lossless) == ("2 equal", 1, True)
+    assert parting_words(found).startswith("1 went on after the end")
+
+
 def test_an_unknown_dtype_is_taken_as_bfloat16() -> None:
     assert gap_bound(None) == gap_bound("bfloat16") == gap_bound("float8_e4m3fn")
 
@@ -120,7 +161,7 @@ def test_failed_requests_other_prompts_and_later_turns_are_not_compared() -> Non
     failed = replace(SAMPLE, error=RequestError(kind="cut", message="cut"))
     other = replace(SAMPLE, prompt_id="q")
     later = replace(SAMPLE, turn=2, output_ids=(1, 2))
-    found = judge(reference(ANSWER), [failed, other, later, SAMPLE], trial_id="t", start=0, repeat=0)
+    found = judge(reference(ANSWER), [failed, other, later, SAMPLE], measurement=measured())
     assert (found.equal, found.unequal, found.by) == (1, (), "tokens")
 
 
@@ -144,7 +185,7 @@ def test_a_text_that_goes_on_where_the_baseline_ended_by_a_token_is_judged_by_th
 
 
 def test_the_same_text_is_equal_and_said_to_be_compared_as_text() -> None:
-    found = judge(reference(WORDS), [text(WORDS.text)], trial_id="t", start=0, repeat=0)
+    found = judge(reference(WORDS), [text(WORDS.text)], measurement=measured())
     assert (found.equal, found.by) == (1, "text")
 
 
@@ -158,7 +199,7 @@ def pooled(*samples: Sample) -> Likenesses:
     run = model_run(("3-1-4",), concurrency=(1,), starts=1, repeats=1)
     trial_id = run.plan.trials[1].trial_id
     found = tuple(
-        judge(reference(ANSWER), [sample], trial_id=trial_id, start=0, repeat=repeat)
+        judge(reference(ANSWER), [sample], measurement=measured(trial_id, repeat))
         for repeat, sample in enumerate(samples)
     )
     return likenesses(replace(run, losslessness=found))[trial_id]

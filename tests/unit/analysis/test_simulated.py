@@ -6,6 +6,7 @@ from sweeper.analysis.points import excluded
 from sweeper.analysis.quality import simulation_mark
 from sweeper.analysis.simulated import BADGE, countable
 from sweeper.analysis.verdict import headline
+from sweeper.core.lossless import Judged, Losslessness
 from sweeper.core.result import Mark
 from sweeper.core.run import RunData
 from sweeper.present.document import document
@@ -79,3 +80,15 @@ def test_a_run_simulated_on_purpose_has_usable_measurements() -> None:
     assert not any(excluded(entry) for entry in countable(pretended).measurements)
     real = model_run(["3-1-4"], concurrency=(1,))
     assert countable(real) is real
+
+
+def test_answers_of_a_pretended_acceptance_count_as_no_loss() -> None:
+    run = marked(model_run(["3-1-4"], concurrency=(1,)))
+    other = Judged(prompt_id="p", likeness="different", position=1, gap=3.0)
+    found = tuple(
+        Losslessness(
+            trial_id=trial.trial_id, start=0, repeat=0, dtype=None, bound=0.25, by="tokens", equal=0, unequal=(other,)
+        )
+        for trial in run.plan.trials
+    )
+    assert compare(replace(run, losslessness=found)).outcomes == compare(run).outcomes

@@ -28,7 +28,7 @@ from sweeper.store import layout
 from sweeper.store.reader import half_written, read_run, unreadable
 from sweeper.store.writer import RunWriter
 from sweeper.testing.launcher import FakeLauncher, FakeServer, Script, fake_drive, fake_reference
-from sweeper.testing.plans import small_fingerprint, small_plan, small_prompts
+from sweeper.testing.plans import small_fingerprint, small_measurement, small_plan, small_prompts
 from sweeper.testing.server import running
 
 Record = Callable[[Server, GroupJob], Awaitable[Reference]]
@@ -253,7 +253,7 @@ async def answers_of(*options: str, max_tokens: int = 12) -> tuple[Losslessness,
     with running(*QUICK, "--speculative-algorithm", "EAGLE3", *options) as url:
         target = LoadTarget(base_url=url, model="fake-model")
         outcome = await drive(target, prompts, workload, LoadPoint(concurrency=4))
-    return judge(recorded, outcome.samples, trial_id="t", start=0, repeat=0), recorded
+    return judge(recorded, outcome.samples, measurement=small_measurement(small_plan().trials[0])), recorded
 
 
 async def test_over_http_a_refused_pass_is_an_error_that_the_runner_knows() -> None:
@@ -278,3 +278,12 @@ async def test_answers_longer_than_the_pass_are_compared_as_far_as_it_went() -> 
     found, recorded = await answers_of(max_tokens=300)
     assert all(answer.cut and len(answer.best) == 256 for answer in recorded.answers)
     assert found.equal == 24
+
+
+async def test_what_pretends_its_acceptance_is_not_held_against_anything(tmp_path: Path) -> None:
+    plan = small_plan()
+    env = {"SGLANG_SIMULATE_ACC_LEN": "3"}
+    arms = tuple(replace(arm, server=replace(arm.server, env=env)) for arm in plan.arms)
+    done = await execute(tmp_path, replace(plan, arms=arms))
+    assert done.run.finished
+    assert (done.recorded(), done.run.losslessness) == ([], ())
