@@ -20,6 +20,7 @@ _KNOWN_SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|AKIA[A-Z0-9]{16}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}|xox[abp]-[\w-]{10,})"
 )
+_SHORTEST_SECRET = 8
 _NAME = re.compile(r"[\w-]+\Z")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _FLAG = re.compile(r"(--[\w-]+)([= ])(?!-)(\S+)")
@@ -88,6 +89,17 @@ def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
 def redact_env(env: Mapping[str, str]) -> dict[str, str]:
     """An environment with the values of secret names hidden; the names stay."""
     return {name: HIDDEN if secret_name(name) and value else redact_text(value) for name, value in env.items()}
+
+
+def secrets_of(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """The very values that `redact_argv` and `redact_env` hide, longest first; short ones would hide other words."""
+    found = {password for text in (*argv, *env.values()) for _, _, password in _URL_PASSWORD.findall(text)}
+    found |= {value for name, value in env.items() if secret_name(name)}
+    for word, following in zip(argv, (*argv[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        if secret_name(name) and _NAME.match(name):
+            found.add(value if equals else following if word.startswith("--") else "")
+    return tuple(sorted((one for one in found if len(one) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
 def redact_value(value: Any, name: str = "") -> Any:

@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import mmap
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sweeper.core.launch import EngineFingerprint, LaunchPlan, Phase
+from sweeper.core.redaction import secrets_of
 from sweeper.effects import ledger
 from sweeper.effects.affinity import observe
 from sweeper.effects.cleaning import clean_gate, wait_for_memory
@@ -117,7 +120,7 @@ class SglangLauncher:
             raise
         finally:
             on_phase("stopping", "")
-            complaint = await self._stop(spawned, before)
+            complaint = await self._stop(spawned, before, plan, env)
             on_phase("done", complaint or "")
 
     async def _ready(
@@ -140,9 +143,14 @@ class SglangLauncher:
         readiness = Readiness(info=info, times=times, engine=engine, affinity=affinity)
         return RunningServer(readiness, spawned, client, startup)
 
-    async def _stop(self, spawned: Spawned, before: Sequence[Gpu]) -> str | None:
+    async def _stop(
+        self, spawned: Spawned, before: Sequence[Gpu], plan: LaunchPlan, env: Mapping[str, str]
+    ) -> str | None:
         """End the session, see the memory fall, then clear the ledger; a second cancellation kills at once."""
-        ending = await end_shielded(spawned, self._patience)
+        try:
+            ending = await end_shielded(spawned, self._patience)
+        finally:
+            hide_in_log(plan.log_path, secrets_of(plan.argv, env))
         complaint = None
         try:
             complaint = await wait_for_memory(self._gpus, before, wait_s=self._patience.memory_wait_s)
@@ -176,6 +184,16 @@ def server_environment(plan: LaunchPlan, inherited: Mapping[str, str], inventory
         )
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return env
+
+
+def hide_in_log(path: Path, secrets: Sequence[str]) -> None:
+    """The engine writes its arguments into its log, keys and all. Overwritten in place: a full disk is no hindrance."""
+    with contextlib.suppress(OSError, ValueError), path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as log:
+        for secret in (one.encode(errors="surrogateescape") for one in secrets):
+            at = log.find(secret)
+            while at >= 0:
+                log[at : at + len(secret)] = b"*" * len(secret)
+                at = log.find(secret, at + len(secret))
 
 
 def _attention_dp(plan: LaunchPlan) -> bool:
