@@ -91,7 +91,7 @@ def run_cli(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.filename is None and error.errno != errno.ENOSPC:
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EIO):  # EIO: a terminal that is gone
             return _crashed(error, argv)
         where = f"{_shown(str(error.filename))}: " if error.filename is not None else ""
         print(f"sweeper: {where}{error.strerror}; correct the path, its permissions or the disk", file=sys.stderr)  # noqa: T201

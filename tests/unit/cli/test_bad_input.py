@@ -1,5 +1,6 @@
 """Every mistake a user can make in an experiment file or on the command line: one clear line, exit code 2."""
 
+import errno
 import json
 import os
 from importlib.util import find_spec
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli import run_cli
+from sweeper.cli import root, run_cli
 
 HEAD = "name: a\nengine: {device: cpu}\nserver: {model_path: 'toy:target'}\n"
 
@@ -258,3 +259,12 @@ def test_what_a_schedule_cannot_name(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "alhpa" in said([*argv, *history, "--policy", str(policy)], capsys)
     assert not (tmp_path / "to").exists()
     assert not (tmp_path / "h").exists()
+
+
+def test_a_terminal_that_is_gone_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def lost(**options: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(root, "main", lost)
+    assert run_cli(["report"]) == 2
+    assert "Input/output error" in capsys.readouterr().err
