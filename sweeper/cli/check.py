@@ -51,17 +51,14 @@ def command(experiment: Path, as_json: bool) -> int:
 
 def _prompts(document: "Document") -> tuple[list[str], list[str]]:
     """Problems and warnings: they are made as `run` makes them, so that no night ends at its first line."""
-    from sweeper.effects.hub import local_checkpoint
-    from sweeper.effects.prompts import load_prompts
-    from sweeper.errors import ConfigError, PreflightError
-    from sweeper.execution.session import prompt_warnings
+    from sweeper.errors import ConfigError
+    from sweeper.execution.session import prompt_warnings, prompts_of
 
-    experiment = document.experiment
     try:
-        made = load_prompts(experiment.workload, tokenizer_dir=local_checkpoint(experiment.server.model_path))
-    except (ConfigError, PreflightError) as error:
-        return [str(document.error("workload.prompts", str(error).removeprefix("prompts ")))], []
-    return [], list(prompt_warnings(made, experiment.workload))
+        made = prompts_of(document)
+    except ConfigError as error:
+        return [str(error)], []
+    return [], list(prompt_warnings(made, document.experiment.workload))
 
 
 def _print_lines(plan: "Plan", warnings: list[str], findings: list[tuple[str, "Finding"]]) -> None:

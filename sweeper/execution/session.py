@@ -20,7 +20,7 @@ from sweeper.effects.gpu import NvmlGpus
 from sweeper.effects.hub import local_checkpoint
 from sweeper.effects.prompts import STEADY_ONLY, load_prompts
 from sweeper.effects.requirements import require
-from sweeper.errors import StoreError
+from sweeper.errors import ConfigError, PreflightError, StoreError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.answers import Answers
 from sweeper.execution.controller import Controller, Policy, Work
@@ -28,6 +28,7 @@ from sweeper.execution.examination import examine_plan
 from sweeper.execution.pool import Pool
 from sweeper.execution.resume import Resumption, resume
 from sweeper.execution.selection import select
+from sweeper.planning.config import Document
 from sweeper.planning.plan import make_plan
 from sweeper.store.disk import Disk
 from sweeper.store.reader import find_runs, half_written, read_plan, read_run, unreadable
@@ -86,8 +87,7 @@ def prepare(path: Path) -> Prepared:
     experiment = loaded.experiment
     plan = make_plan(experiment, loaded.facts)
     require(loaded.document, loaded.facts)
-    folder = local_checkpoint(experiment.server.model_path)
-    prompts = load_prompts(experiment.workload, tokenizer_dir=folder)
+    prompts = prompts_of(loaded.document)
     examined = examine_plan(plan, experiment.run.doctor)
     return Prepared(
         experiment=experiment,
@@ -97,6 +97,15 @@ def prepare(path: Path) -> Prepared:
         skips=examined.skips,
         warnings=(*prompt_warnings(prompts, experiment.workload), *examined.warnings),
     )
+
+
+def prompts_of(document: Document) -> PromptSet:
+    """What is sent. Raises ConfigError with the line that names the prompts when they cannot be made."""
+    experiment = document.experiment
+    try:
+        return load_prompts(experiment.workload, tokenizer_dir=local_checkpoint(experiment.server.model_path))
+    except (ConfigError, PreflightError) as error:
+        raise document.error("workload.prompts", str(error).removeprefix("prompts ")) from error
 
 
 def finished_run(prepared: Prepared, options: Options) -> RunData | None:

@@ -1,10 +1,12 @@
 import json
 from pathlib import Path
 
+import pytest
 from test_controller import tools
 
 from sweeper.core.events import Event
 from sweeper.core.experiment import Experiment
+from sweeper.errors import ConfigError
 from sweeper.execution.accounts import Accounts
 from sweeper.execution.pool import LocalPool
 from sweeper.execution.session import Opened, Options, Prepared, open_run, prepare, run_session
@@ -83,3 +85,8 @@ def test_what_the_plan_says_of_few_prompts_is_not_said_twice(tmp_path: Path) -> 
     prepared = prepared_with(tmp_path, asked, num_prompts=9, concurrency=[4])
     assert any("ramp and tail weigh" in words for words in prepared.plan.warnings)
     assert not any("steady window" in words for words in prepared.warnings)
+
+
+def test_prompts_that_cannot_be_read_are_told_with_the_line_that_names_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"x\.yaml:1: .*p\.jsonl:2: not JSON"):
+        prepared_with(tmp_path, '{"text": "fine"}\n{"text": \n')
