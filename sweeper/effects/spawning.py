@@ -116,7 +116,7 @@ def _start_keeper(launch_id: str, locks: Sequence[Lock]) -> Keeper:
         ledger.STATE_DIR_VARIABLE: str(ledger.state_dir()),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", keeper.__name__, launch_id],
+        [sys.executable, "-P", "-m", keeper.__name__, launch_id],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -17,6 +17,7 @@ from sweeper.core.launch import ServerFailure
 from sweeper.effects import keeper, ledger
 from sweeper.effects.cleaning import clean_leftovers, find_leftovers, named_holder
 from sweeper.effects.process import identify, session_members
+from sweeper.effects.spawning import _start_keeper, dismiss
 from sweeper.effects.startup import error_of
 
 STUB = str(Path(__file__).parent / "stub_engine.py")
@@ -142,6 +143,23 @@ def test_an_emptied_ledger_is_written_again(state: Path) -> None:
         server.wait()
         ledger.remove_entry("lost")
         assert keeper.recorded(known) is None, "ended, and removed by whoever ended it"
+
+
+def test_a_file_of_the_current_folder_with_a_modules_name_keeps_no_keeper_from_watching(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uuid.py").write_text("raise SystemExit('no module of Sweeper')")
+    monkeypatch.chdir(tmp_path)
+    own = identify(os.getpid())
+    assert own is not None
+    entry = ledger.Entry(
+        launch_id="here", run_id="r", state="launching", owner=own, launcher=own, gpu_uuids=(), gpu_ids=(), port=1,
+        log_path="",
+    )  # fmt: skip
+    ledger.write_entry(entry)
+    watcher = _start_keeper("here", ())
+    dismiss(watcher)
+    wait_until(lambda: identify(watcher.identity.pid) is None)
 
 
 def test_with_keeper_and_launcher_dead_the_next_cleaning_finds_the_server(state: Path, tmp_path: Path) -> None:
