@@ -1,6 +1,6 @@
 """From physical GPU ids to what a server's process gets to see. The only place where the two numberings meet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sweeper.errors import PreflightError
 
@@ -33,6 +33,12 @@ def visible_devices(
             "choose among those, the variable is not overridden"
         )
     return _names(wanted)
+
+
+def physical_ids(words: Sequence[str], uuids: Callable[[], Mapping[int, str]]) -> tuple[int, ...]:
+    """In order, of GPUs by number or UUID, as CUDA_VISIBLE_DEVICES and Ray name them; `uuids` is asked where needed."""
+    known = {} if all(word.isdecimal() for word in words) else uuids()
+    return tuple(sorted(_physical(word, known) for word in words))
 
 
 def _physical(word: str, uuids: Mapping[int, str]) -> int:

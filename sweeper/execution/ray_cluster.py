@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ from ray._raylet import GcsClient  # type: ignore[attr-defined]  # noqa: E402
 from ray.util import get_node_ip_address, get_placement_group, list_named_actors, placement_group_table  # noqa: E402
 from ray.util.placement_group import remove_placement_group  # noqa: E402
 
+from sweeper.effects.gpu import NvmlGpus  # noqa: E402
+from sweeper.engine.devices import physical_ids  # noqa: E402
 from sweeper.errors import PreflightError  # noqa: E402
 from sweeper.execution.ray_address import probe, short_temp_dir, why_not  # noqa: E402
 
@@ -97,14 +100,16 @@ def joined(address: str) -> Iterator[None]:
 
 def whereabouts() -> Whereabouts:
     context = ray.get_runtime_context()
-    given = [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    ours = context.get_accelerator_ids().get("GPU", [])
+    given = [word for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if (word := part.strip())]
+    uuids = cache(lambda: NvmlGpus().read().uuids())
     own_address: Any = get_node_ip_address  # untyped in Ray
     return Whereabouts(
         node_id=context.get_node_id(),
         host=socket.gethostname(),
         address=own_address(),
-        gpu_ids=tuple(sorted(int(one) for one in context.get_accelerator_ids().get("GPU", []))),
-        visible=tuple(sorted(int(word) for word in given)) if all(word.isdecimal() for word in given) else None,
+        gpu_ids=physical_ids(ours, uuids),
+        visible=physical_ids(given, uuids) if ours and given else None,
     )
 
 

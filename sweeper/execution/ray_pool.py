@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeper.core.events import GroupEvent
 from sweeper.core.run import GroupJob
-from sweeper.errors import ClusterLost, PreflightError, ServerError
+from sweeper.errors import ClusterLost, PreflightError, ServerError, SweeperError
 from sweeper.execution.pool import Slot
 from sweeper.execution.ray_address import answers, first_line, last_line, until_gone
 from sweeper.execution.ray_worker import Worker
@@ -285,6 +285,9 @@ class RayPool:
             names = [slot_id, *(f"{slot_id}-rank{rank}" for rank in range(1, len(chosen)))]
             workers = tuple(self._worker(group, index, name, bundle) for index, name in enumerate(names))
             seen = [await worker.place.remote() for worker in workers]
+        except SweeperError as error:  # of the worker; Ray's wrapper is one of these too, its text a trace
+            remove_placement_group(group)
+            raise getattr(error, "cause", error) from None
         except ray.exceptions.RayError as error:
             remove_placement_group(group)
             where = ", ".join(node.name for node in chosen)

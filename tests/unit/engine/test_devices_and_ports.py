@@ -1,6 +1,6 @@
 import pytest
 
-from sweeper.engine.devices import visible_devices
+from sweeper.engine.devices import physical_ids, visible_devices
 from sweeper.engine.ports import port_block, port_collisions
 from sweeper.errors import PreflightError
 
@@ -41,6 +41,17 @@ def test_a_variable_of_uuids_is_understood() -> None:
 def test_what_only_looks_like_a_number_is_no_gpu(word: str) -> None:
     with pytest.raises(PreflightError, match="which is no GPU of this node"):
         visible_devices([1], given=word, needed=1)
+
+
+def test_ray_names_gpus_as_the_variable_does_by_number_or_uuid() -> None:
+    def uuids() -> dict[int, str]:
+        return {0: "GPU-aaaa-1", 1: "GPU-bbbb-2", 2: "GPU-cccc-3"}
+
+    assert physical_ids(["GPU-cccc-3", "GPU-bbbb"], uuids) == (1, 2)
+    assert physical_ids(["5", "4"], lambda: pytest.fail("numbers need no look at the GPUs")) == (4, 5)
+    assert physical_ids([], uuids) == ()
+    with pytest.raises(PreflightError, match="MIG-1, which is no GPU of this node"):
+        physical_ids(["MIG-1"], uuids)
 
 
 def test_a_cpu_server_sees_none() -> None:
