@@ -7,8 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.analysis.decompose import crossovers
-from sweeper.present.numbers import fixed, milliseconds, rate
+from sweeper.present.document import STANDING_MARK
+from sweeper.present.numbers import ABSENT, fixed, milliseconds, rate
 from sweeper.present.terminal import STYLES, make_console
+
+NO_INTERVAL = "? no interval: give several files of a label and load, or a --floor to judge by"
 
 
 def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
@@ -21,7 +24,7 @@ def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
         made.add_column(name, justify="right", no_wrap=True)
     for row in table.to_dict("records"):
         made.add_row(
-            Text(str(row["arm"])),
+            Text(f"{STANDING_MARK.get(row['verdict'], ABSENT)} {row['arm']}"),
             Text(str(row["load"])),
             Text(_speedup(row), style=STYLES.get(str(row["verdict"]), "")),
             rate(_value(row["output_tok_per_s"])),
@@ -31,6 +34,8 @@ def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
             fixed(_value(row["break_even_length"])),
         )
     console.print(made)
+    if (table.verdict == "undecided").any():
+        console.print(Text(NO_INTERVAL, style="dim"))
     for line in _crossings(table):
         console.print(Text(line))
     for remark in dict.fromkeys(

@@ -222,6 +222,18 @@ def test_a_crossing_is_told_and_no_mean_over_the_loads() -> None:
     assert "3-1-4 crosses 1 between concurrency 16 and 64, near " in shown.getvalue()
 
 
+def test_the_table_shows_what_was_decided_and_by_what_it_could_be() -> None:
+    speeds = {1: 149.0, 32: 99.0, 64: 80.0}
+    rows = [one(bench_serving(None, 100.0, PLAIN, concurrency=load)) for load in speeds]
+    rows += [one(bench_serving(None, speed, SPEC, concurrency=load)) for load, speed in speeds.items()]
+    for floor, marks in ((1.01, "▲=▼"), (None, "???")):
+        shown = io.StringIO()
+        print_imported(import_frame(rows, floor=floor), file=shown)
+        lines = shown.getvalue().splitlines()
+        assert "".join(line[0] for line in lines if " 3-1-4 " in line and "×" in line) == marks
+        assert any(line.startswith("? no interval: ") for line in lines) == (floor is None)
+
+
 def test_without_a_baseline_there_is_no_speedup() -> None:
     table = import_frame([one(bench_serving("a", 1.0, SPEC)), one(bench_serving("b", 2.0, SPEC))])
     assert table.speedup.isna().all()
