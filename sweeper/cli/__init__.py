@@ -14,7 +14,7 @@ import click
 
 from sweeper import __version__
 from sweeper.core.plain import plain
-from sweeper.core.redaction import redact_urls
+from sweeper.core.redaction import redact_text, redact_urls
 from sweeper.errors import SweeperError
 from sweeper.present.glyphs import make_printable
 
@@ -111,7 +111,7 @@ def _crashed(error: Exception, argv: Sequence[str]) -> int:
         handle, name = tempfile.mkstemp(prefix="sweeper-crash-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"sweeper {__version__}, Python {sys.version}\ncommand: {argv[0] if argv else ''}\n\n")
-            file.write("".join(traceback.format_exception(error)))
+            file.write(redact_text("".join(traceback.format_exception(error))))
         told = f"the traceback is in {Path(name)}"
     except OSError as full:
         told = f"its traceback could not be kept ({full.strerror}); free the disk and try again"

@@ -45,8 +45,7 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     if chosen.only is not None:
         selection.select(prepared.plan, chosen.only)  # a slip in it is told before Ray is started
     if (complete := session.finished_run(prepared, chosen)) is not None:
-        run = _show(complete.path, as_json=as_json, state="complete")
-        return 1 if _nothing_ranked(run) else 0
+        return _code(_show(complete.path, as_json=as_json, state="complete"))
     ended, path, abandoned = _measure(prepared, chosen, ray_address or os.environ.get("RAY_ADDRESS"))
     code = _told(ended, path, as_json=as_json)
     if abandoned:
@@ -61,7 +60,11 @@ def _told(ended: RunEnded, path: Path, *, as_json: bool) -> int:
         if as_json:
             click.echo(json.dumps(_document(path, "interrupted"), indent=2))
         return 130
-    run = _show(path, as_json=as_json, state="finished")
+    return _code(_show(path, as_json=as_json, state="finished"))
+
+
+def _code(run: RunData) -> int:
+    """The same whenever this run is looked at."""
     return 1 if _went_wrong(run) or _nothing_ranked(run) else 0
 
 

@@ -28,6 +28,7 @@ from sweeper.core.events import (
 from sweeper.core.experiment import Workload
 from sweeper.core.launch import Difference, Launcher, LaunchPlan, Phase, Server, ServerFailure, StartupTimes
 from sweeper.core.lossless import Reference
+from sweeper.core.redaction import redact_text
 from sweeper.core.result import Conditions, Failure, Fingerprint, Mark, Measurement, StartRecord
 from sweeper.core.run import GroupJob, Owed
 from sweeper.core.sample import LoadOutcome, PromptSet
@@ -300,7 +301,7 @@ class _Group:
         )
 
     def _failed(self, failure: Failure) -> None:
-        failure = with_start(failure, self.job.start)
+        failure = _without_secrets(with_start(failure, self.job.start))
         record = None if self.record is None else replace(self.record, failure=failure)
         self._phase("failed", failure.message)
         self.emit(
@@ -312,6 +313,13 @@ class _Group:
                 record=record,
             )
         )
+
+
+def _without_secrets(failure: Failure) -> Failure:
+    """An exception that nobody foresaw repeats whatever it was given."""
+    return replace(
+        failure, message=redact_text(failure.message), log_lines=tuple(redact_text(line) for line in failure.log_lines)
+    )
 
 
 def _planned(job: GroupJob, plan: LaunchPlan) -> StartRecord:

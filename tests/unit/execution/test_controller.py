@@ -306,6 +306,24 @@ async def test_a_server_that_speculates_otherwise_than_its_name_says_is_not_meas
     assert isinstance(told.result("3-1-4-c1"), Completed)
 
 
+@pytest.mark.parametrize("error", [ServerError("GET http://u:hunter22@h/", failure_class="nccl"), None])
+async def test_no_secret_that_an_error_repeats_is_kept(error: ServerError | None, tmp_path: Path) -> None:
+    def unforeseen(requested: object, server: object) -> tuple[Difference, ...]:
+        raise RuntimeError("--api-key hunter22 was refused") from None
+
+    script = Script(fails=error)
+    done = await execute(
+        tmp_path,
+        small_plan(("baseline",), starts=1),
+        FakeLauncher(lambda plan: script),
+        with_tools=lambda tools: replace(tools, differences=unforeseen),
+    )
+    failed = done.result("baseline-c1")
+    assert isinstance(failed, Failed) and "***" in failed.failure.message
+    kept = [path for path in done.run.path.rglob("*") if path.is_file() and b"hunter22" in path.read_bytes()]
+    assert kept == []
+
+
 async def test_a_failure_that_belongs_to_the_story_is_expected(tmp_path: Path) -> None:
     bad = Script(fails=ServerError("too big", failure_class="oom_capture"))
     launcher = FakeLauncher(lambda plan: bad if plan.launch_id.startswith("3-1-4") else Script())
