@@ -9,6 +9,7 @@ import click
 from sweeper.effects.cleaning import Leftover, find_leftovers
 from sweeper.effects.gpu import Gpu, Holder, NvmlGpus
 from sweeper.engine.log import clean_line
+from sweeper.errors import PreflightError
 
 
 @click.command("gpus")
@@ -16,30 +17,41 @@ from sweeper.engine.log import clean_line
 def command(as_json: bool) -> int:
     """GPU, memory, utilisation, clocks and holders (pid, user, command, since when, ours or foreign)."""
     inventory = NvmlGpus().read()
-    leftovers = find_leftovers()
+    leftovers, lost = _ledger()
     if as_json:
         click.echo(
             json.dumps(
                 {
                     "driver": inventory.driver,
                     "problem": inventory.problem,
+                    "ledger_problem": lost,
                     "gpus": [_gpu_document(gpu, leftovers) for gpu in inventory.gpus],
-                    "servers": [_server_document(item) for item in leftovers],
+                    "servers": [_server_document(item) for item in leftovers or ()],
                 }
             )
         )
         return 0
     if inventory.problem:
         click.echo(inventory.problem)
+    if lost:
+        click.echo(f"what is ours cannot be told: {lost}")
     for gpu in inventory.gpus:
         click.echo(_gpu_line(gpu))
         for holder in gpu.holders:
             click.echo("    " + _holder_line(holder, leftovers))
         if not gpu.holders and gpu.memory_used_bytes > 1 << 30:
             click.echo("    held by a process not visible here (other container or namespace, or a leaked context)")
-    for item in leftovers:
+    for item in leftovers or ():
         click.echo(server_line(item))
     return 0
+
+
+def _ledger() -> tuple[tuple[Leftover, ...] | None, str | None]:
+    """Our servers, or why they cannot be told: the GPUs are there to be seen without a ledger too."""
+    try:
+        return find_leftovers(), None
+    except PreflightError as error:
+        return None, str(error)
 
 
 def server_line(item: Leftover) -> str:
@@ -63,7 +75,7 @@ def _gpu_line(gpu: Gpu) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _holder_line(holder: Holder, leftovers: tuple[Leftover, ...]) -> str:
+def _holder_line(holder: Holder, leftovers: tuple[Leftover, ...] | None) -> str:
     if not holder.visible:
         return f"pid {holder.pid}: not visible here (other container or namespace)"
     owner = _owner(holder, leftovers)
@@ -74,12 +86,14 @@ def _holder_line(holder: Holder, leftovers: tuple[Leftover, ...]) -> str:
     )
 
 
-def _owner(holder: Holder, leftovers: tuple[Leftover, ...]) -> str:
+def _owner(holder: Holder, leftovers: tuple[Leftover, ...] | None) -> str:
+    if leftovers is None:
+        return "ours or foreign: not known"
     entry = next((item.entry for item in leftovers if any(info.pid == holder.pid for info in item.members)), None)
     return f"ours (run {entry.run_id})" if entry else "foreign"
 
 
-def _gpu_document(gpu: Gpu, leftovers: tuple[Leftover, ...]) -> dict[str, Any]:
+def _gpu_document(gpu: Gpu, leftovers: tuple[Leftover, ...] | None) -> dict[str, Any]:
     return {
         "index": gpu.index,
         "uuid": gpu.uuid,

@@ -126,6 +126,19 @@ def test_holders_are_shown_without_their_secrets_and_escapes(
     assert "sk-hidden" not in out and "\x1b" not in out
 
 
+def test_gpus_are_shown_without_a_ledger_and_nobody_is_called_foreign(
+    stranger: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("no folder can be made here")
+    monkeypatch.setenv(STATE_DIR_VARIABLE, str(tmp_path / "file" / "state"))
+    assert run_cli(["gpus"]) == 0
+    out = capsys.readouterr().out
+    assert "what is ours cannot be told" in out and "cannot be kept here: Not a directory" in out
+    assert f"pid {stranger.process.pid}" in out and "ours or foreign: not known" in out
+    assert run_cli(["gpus", "--json"]) == 0
+    assert "cannot be kept here" in json.loads(capsys.readouterr().out)["ledger_problem"]
+
+
 def test_force_says_whom_it_would_end_and_then_ends_exactly_that(
     stranger: Stranger, capsys: pytest.CaptureFixture[str]
 ) -> None:
