@@ -38,6 +38,8 @@ async def main():
         await foreign.ready()
         actor = Sleeper.options(name=own_name("slot-9"), lifetime="detached", num_cpus=0).remote()
         await actor.__ray_ready__.remote()
+    if "closes" in sys.argv:
+        await pool.close()
     print("holds", flush=True)
     time.sleep(600)
 
@@ -79,6 +81,17 @@ def test_a_living_run_keeps_its_slots_and_a_killed_one_is_released(cluster: Clus
     while cleaned(cluster) and time.monotonic() < deadline:
         time.sleep(0.5)
     assert cleaned(cluster) == []
+
+
+def test_a_run_that_ends_gives_back_all_it_held_in_a_cluster(cluster: Cluster) -> None:
+    process = controller(cluster, "closes")
+    deadline = time.monotonic() + 30
+    while cleaned(cluster, "--dry-run") and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert cleaned(cluster, "--dry-run") == []
+    assert process.poll() is None, "it was the end of the run, not of its process"
+    process.kill()
+    process.wait()
 
 
 def test_what_outlives_a_dead_controller_is_listed_then_released_and_foreign_ones_stay(cluster: Cluster) -> None:
