@@ -17,6 +17,8 @@ from sweeper.engine.log import clean_line
 
 IDLE_MEMORY_BYTES = 1 << 30
 """An empty H200 shows 615 MiB used; up to here a GPU counts as empty."""
+GPU_DEVICES = "/dev/nvidia"
+"""Whoever has memory on a GPU has such files open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +242,23 @@ def _holders(nvml: Any, handle: Any) -> tuple[Holder, ...]:
     for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
         for process in _try(nvml, lambda name=name: getattr(nvml, name)(handle)) or ():
             found[int(process.pid)] = getattr(process, "usedGpuMemory", None)
-    return tuple(describe_holder(pid, used) for pid, used in sorted(found.items()))
+    return tuple(
+        describe_holder(pid, used) if _has_gpu_open(pid) else Holder(pid=pid, used_bytes=used, visible=False)
+        for pid, used in sorted(found.items())
+    )
+
+
+def _has_gpu_open(pid: int) -> bool:
+    """False: in a container NVML may name a pid of the host, which here is a bystander of the same number."""
+    try:
+        files = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:  # another user's: it cannot be told
+        return True
+    for file in files:
+        with suppress(OSError):
+            if str(file.readlink()).startswith(GPU_DEVICES):
+                return True
+    return False
 
 
 def _throttles(nvml: Any, handle: Any) -> tuple[str, ...]:

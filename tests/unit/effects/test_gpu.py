@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweeper.effects import gpu
 from sweeper.effects.cleaning import clean_gate, end_holders, holders_of
 from sweeper.effects.conditions import ConditionsRecorder, record_conditions
 from sweeper.effects.gpu import (
@@ -194,6 +195,22 @@ def test_what_a_gpu_does_not_report_is_none_and_never_zero(monkeypatch: pytest.M
     assert (gpu.power_w, gpu.energy_j) == (None, None)
     assert gpu.throttle_reasons == ("power cap", "hardware slowdown"), "idle clocks are no throttling"
     assert gpu.holders == (Holder(pid=9999999, used_bytes=None, visible=False),)
+
+
+def test_a_pid_of_the_host_is_not_taken_for_the_process_here_that_has_the_same_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = fake_nvml(
+        nvmlDeviceGetComputeRunningProcesses=lambda _: [types.SimpleNamespace(pid=os.getpid(), usedGpuMemory=5)]
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", named)
+    monkeypatch.setattr(gpu, "GPU_DEVICES", str(tmp_path / "nvidia"))
+    (seen,) = NvmlGpus().read().gpus
+    assert seen.holders == (Holder(pid=os.getpid(), used_bytes=5, visible=False),)
+    assert holders_of(Inventory(gpus=(seen,)), [0]) == (), "clean --force must not end it"
+    with (tmp_path / "nvidia0").open("w"):
+        (seen,) = NvmlGpus().read().gpus
+    assert [(holder.pid, holder.visible) for holder in seen.holders] == [(os.getpid(), True)]
 
 
 def test_without_the_driver_library_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
