@@ -53,10 +53,19 @@ def headline(comparison: Comparison) -> str:
     if any(entry.reason.startswith(BADGE) for entry in comparison.outcomes):
         return f"{BADGE.capitalize()}: step times are the engine's own, the gain is pretended; no winner."
     if not baselines:
-        return "No verdict yet: no load point has a ranked baseline to compare with."
+        return _without_baseline(comparison)
     if len(baselines) == 1:
         return _family_headline(comparison, next(iter(baselines)))
     return " ".join(f"Against {label}: {_family_headline(comparison, arm_id)}" for arm_id, label in baselines.items())
+
+
+def _without_baseline(comparison: Comparison) -> str:
+    told = "no load point has a ranked baseline to compare with"
+    if any(entry.state == "pending" for entry in comparison.outcomes):
+        return f"No verdict yet: {told}."
+    lacking = next((entry for entry in comparison.outcomes if entry.arm.is_baseline and entry.reason), None)
+    why = "" if lacking is None else f" ({lacking.arm.label}: {'; '.join(lacking.excluded) or lacking.reason})"
+    return f"No verdict: {told}{why}."
 
 
 def _family_headline(comparison: Comparison, family: str) -> str:

@@ -18,7 +18,7 @@ def print_imported(table: pd.DataFrame, *, file: IO[str] | None = None) -> None:
     """One line a label and load, remarks below."""
     console = make_console(file)
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    made.add_column("", max_width=26, overflow="ellipsis", no_wrap=True)
+    made.add_column("", max_width=34, overflow="fold")
     made.add_column("load", no_wrap=True)
     for name in ("speedup", "tok/s", "TTFT ms", "TPOT ms", "length", "even at"):
         made.add_column(name, justify="right", no_wrap=True)

@@ -23,7 +23,7 @@ def overview(comparison: Comparison) -> Table | None:
     if len(lines) * len(comparison.loads) < 2:
         return None
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", max_width=30, overflow="ellipsis", no_wrap=True)
+    table.add_column("", max_width=34, overflow="fold")
     table.add_column("over load", no_wrap=True)
     table.add_column("speedup, first → last", no_wrap=True)
     table.add_column("accepted", no_wrap=True)

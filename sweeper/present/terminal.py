@@ -62,7 +62,7 @@ def _title(table: LoadTable) -> Text:
 def _table(table: LoadTable) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     pictured = all(len(row.label) <= PICTURED_LABEL for row in table.rows)
-    made.add_column("", max_width=22, overflow="ellipsis", no_wrap=True)
+    made.add_column("", max_width=34, overflow="fold")
     made.add_column("speedup", no_wrap=True)
     made.add_column("tok/s", justify="right", no_wrap=True)
     if pictured:
@@ -101,11 +101,14 @@ def _number(text: str) -> float:
 
 
 def _print_remarks(console: Console, table: LoadTable) -> None:
+    told: dict[str, list[str]] = {}
     for row in table.rows:
         words = [f"the engine ran {row.effective} instead of {row.requested}"] if row.rewritten else []
         words += [row.remark] if row.remark and row.standing != "failed" else []
         if words:
-            console.print(Padding(Text(f"{row.label}: {'; '.join(words)}", style="yellow"), (0, 0, 0, 2), expand=False))
+            told.setdefault("; ".join(words), []).append(row.label)
+    for remark, labels in told.items():
+        console.print(Padding(Text(f"{', '.join(labels)}: {remark}", style="yellow"), (0, 0, 0, 2), expand=False))
     for line in table.ties:
         console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
 
@@ -117,7 +120,7 @@ def _print_answers(console: Console, doc: Document) -> None:
     console.print(Text("Greedy answers beside the baseline's", style="bold"))
     console.print(Text(doc.answers.intro, style="dim"))
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    made.add_column("", max_width=30, overflow="ellipsis", no_wrap=True)
+    made.add_column("", max_width=34, overflow="fold")
     made.add_column("", no_wrap=True)
     for name in ("equal", "ties", "different", "unchecked"):
         made.add_column(name, justify="right", no_wrap=True)

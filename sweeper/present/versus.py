@@ -30,7 +30,7 @@ def print_versus(result: Versus, first: RunData, second: RunData, *, file: IO[st
     if first.path.resolve() == second.path.resolve():
         console.print(Text("Both are the same run.", style="yellow"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", max_width=28, overflow="ellipsis", no_wrap=True)
+    table.add_column("", max_width=34, overflow="fold")
     table.add_column("load", no_wrap=True)
     table.add_column("before", justify="right", no_wrap=True)
     table.add_column("after", justify="right", no_wrap=True)

@@ -79,7 +79,16 @@ def test_a_generator_at_its_limit_is_not_ranked() -> None:
     busy = replace(run.measurements[0].health, bottleneck="its core was busy")
     run = replace(run, measurements=tuple(replace(entry, health=busy) for entry in run.measurements))
     assert compare(run).winners == ()
-    assert headline(compare(run)).startswith("No verdict yet")
+    assert headline(compare(run)) == (
+        "No verdict: no load point has a ranked baseline to compare with (baseline: start 1, repeats 1, 2, 3, 4; start "
+        "2, repeats 1, 2, 3, 4: the load generator set the pace: its core was busy)."
+    )
+
+
+def test_a_baseline_that_failed_is_why_there_is_no_verdict() -> None:
+    failure = Failure(failure_class="bad_argument", message="bad launch argument --old", remedy="remove it")
+    run = model_run(("3-1-4",), concurrency=(1,), story=Story(failures={"baseline": failure}))
+    assert headline(compare(run)).endswith("compare with (baseline: bad_argument: bad launch argument --old).")
 
 
 def test_failures_keep_their_row_and_their_class() -> None:

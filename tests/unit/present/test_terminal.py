@@ -2,9 +2,11 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
+from sweeper.core.result import Skipped
 from sweeper.core.run import RunData
 from sweeper.present.markdown import render_markdown
 from sweeper.present.terminal import print_run
@@ -46,3 +48,29 @@ def test_the_baselines_command_comes_with_its_reason() -> None:
     run = model_run(("3-1-4",), concurrency=(1,), repeats=2, model=Model(repeat_noise=0.6, start_noise=0.4))
     assert "At concurrency 1 nothing is known to be faster; the baseline:\n" in told(run)
     assert "To run at" not in told(run)
+
+
+def test_long_names_are_told_whole_and_no_line_is_wider_than_80() -> None:
+    run = model_run(("3-1-4", "5-1-6"), concurrency=(1, 8))
+    arms = tuple(
+        replace(arm, label=f"{arm.label} draft=/models/kimi-k25-eagle3-epoch{number} ids=2,30,58")
+        for number, arm in enumerate(run.plan.arms)
+    )
+    tables = told(replace(run, plan=replace(run.plan, arms=arms))).split("To run at")[0]
+    assert "…" not in tables and max(map(len, tables.splitlines())) <= 80
+    for column in ("over load", "draft 1 → last", "TPOT ms", "even at"):
+        assert column in tables
+
+
+def test_what_is_the_same_of_several_configurations_is_said_once() -> None:
+    run = model_run(("3-1-4", "5-1-6"), concurrency=(1,))
+    reason = "not started: the engine refused the same argument in baseline"
+    measured = tuple(one for one in run.measurements if run.plan.arm(one.arm_id).is_baseline)
+    ended = tuple(
+        Skipped(trial_id=trial.trial_id, reason=reason)
+        for trial in run.plan.trials
+        if not run.plan.arm(trial.arm_id).is_baseline
+    )
+    text = told(replace(run, measurements=measured, results=ended))
+    assert f"3-1-4, 5-1-6: {reason}" in " ".join(text.split())
+    assert text.count("not started") == 1
