@@ -81,6 +81,16 @@ def empty_ledger(*, kill: bool) -> Strike:
     return strike
 
 
+def ledger_refused(place: Place, process: Process, rng: random.Random) -> None:
+    """As a full or read-only disk does it: nothing can be made in there any more."""
+    shutil.rmtree(place.state / "ledger", ignore_errors=True)
+    (place.state / "ledger").write_text("no folder can be made here")
+
+
+def ledger_allowed(run_dir: Path) -> None:
+    (run_dir.parents[2] / "state" / "ledger").unlink(missing_ok=True)
+
+
 def to_named(number: Signals, name: bytes) -> Strike:
     """Sends to this place's processes of that name: Ray's daemons."""
 
@@ -164,6 +174,8 @@ def _signals() -> Iterator[Fault]:
     yield Fault("keeper and controller SIGKILL", "measuring", to_entry(SIGKILL, "keeper", controller=True))
     yield Fault("ledger emptied", "measuring", empty_ledger(kill=False))
     yield Fault("ledger emptied, then controller SIGKILL", "measuring", empty_ledger(kill=True))
+    for moment in ("run_started", "measuring"):
+        yield Fault(f"ledger refused at {moment}", moment, ledger_refused, spoil=ledger_allowed)
     yield Fault("keeper and server SIGKILL", "measuring", to_entry(SIGKILL, "keeper", "server"))
     yield Fault("server and controller SIGKILL", "measuring", to_entry(SIGKILL, "server", controller=True))
 
