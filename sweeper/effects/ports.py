@@ -100,9 +100,7 @@ def claim_block(ports: Sequence[int], *, holder: str) -> Iterator[tuple[Lock, ..
                 continue
             pid, sentence = holder_of(_lock_name(port))
             if pid != os.getpid():
-                raise PreflightError(
-                    f"port {port} is reserved by {sentence or 'another run'} (pid {pid}); choose another"
-                )
+                raise PreflightError(f"port {port} is reserved by {sentence or 'another run'} (pid {pid})")
         busy = busy_ports(ports)
         if busy:
             raise PreflightError(busy_sentence(busy))
@@ -113,13 +111,13 @@ def claim_block(ports: Sequence[int], *, holder: str) -> Iterator[tuple[Lock, ..
 
 
 def busy_sentence(busy: Sequence[Listener]) -> str:
-    """`port 30000 is in use by pid 41210 (python …), port …; end it or choose another port`."""
+    """`port 30000 is in use by pid 41210 (python …), port …`."""
     who = (
         f"port {item.port} is in use by "
         + (f"pid {item.pid} ({item.command})" if item.pid else "a process not visible here")
         for item in busy
     )
-    return ", ".join(who) + "; end it or choose another port"
+    return ", ".join(who)
 
 
 def _claim(ports: Sequence[int], holder: str) -> list[Lock] | None:

@@ -13,7 +13,7 @@ from sweeper.effects.process import ProcessId, alive, identify, read_process, se
 from sweeper.effects.spawning import Spawned
 from sweeper.effects.startup import Startup
 from sweeper.engine.audit import identity_problem
-from sweeper.engine.failure_rules import OOM_KILLER
+from sweeper.engine.failure_rules import OOM_KILLER, OTHER_PORT
 from sweeper.engine.failures import diagnose
 from sweeper.engine.log import Progress
 from sweeper.engine.wire import effective_config
@@ -155,7 +155,7 @@ async def prove(plan: LaunchPlan, spawned: Spawned, client: ControlClient) -> Ma
     info: Mapping[str, Any] = redact_value(raw)
     problem = identity_problem(plan, effective_config(info), exit_code=spawned.process.poll())
     if problem:
-        raise ServerError(problem, failure_class="wrong_server", remedy="end the other server, or choose another port")
+        raise ServerError(problem, failure_class="wrong_server", remedy=OTHER_PORT)
     return info
 
 

@@ -25,6 +25,7 @@ from sweeper.effects.running import Companion, Readiness, RunningServer, core_pr
 from sweeper.effects.spawning import Spawned, dismiss, end_shielded, spawn_recorded
 from sweeper.effects.startup import Patience, Startup, argument, dump_stacks
 from sweeper.engine.devices import visible_devices
+from sweeper.engine.failure_rules import OTHER_PORT
 from sweeper.engine.ports import port_block
 from sweeper.errors import DiskError, PreflightError, ServerError
 
@@ -219,5 +220,5 @@ def _claimed(ports: Sequence[int], holder: str) -> Iterator[tuple[Lock, ...]]:
         except DiskError:
             raise
         except PreflightError as error:
-            raise ServerError(str(error), failure_class="port", remedy="choose another port") from error
+            raise ServerError(str(error), failure_class="port", remedy=OTHER_PORT) from error
         yield locks

@@ -17,6 +17,7 @@ from sweeper.effects.cleaning import WHEN_IT_IS_GONE, named_holder, sharing
 from sweeper.effects.http import ControlClient
 from sweeper.effects.ports import busy_sentence, listener
 from sweeper.effects.process import session_members
+from sweeper.engine.failure_rules import OTHER_PORT
 from sweeper.engine.failures import Context, diagnose
 from sweeper.engine.log import ORDER, Progress, split_lines
 from sweeper.errors import ServerError
@@ -235,7 +236,7 @@ class Startup:
     def _stranger(self) -> ServerError:
         found = listener(self.plan.port)
         who = busy_sentence((found,)) if found else f"port {self.plan.port} was taken"
-        return ServerError(f"while the server was loading: {who}", failure_class="port", remedy="choose another port")
+        return ServerError(f"while the server was loading: {who}", failure_class="port", remedy=OTHER_PORT)
 
     async def _probe(self) -> bool:
         """One real generation with the expected number of tokens; before that, an open port proves nothing."""

@@ -22,7 +22,7 @@ FREE_MEMORY = "use more GPUs, a smaller or quantised model, or free the GPU"
 SEE_DOCTOR = "run `sweeper doctor` on the draft: its shapes do not fit this target or these layer ids"
 LAYER_IDS = "correct aux_layer_ids: `sweeper doctor` names the layers"
 INSTALL = "install sglang there, or name another interpreter in engine.python"
-OTHER_PORT = "end what listens there or choose another port"
+OTHER_PORT = "run again: another port is taken (unless server.args fixes it), or end what listens there"
 OOM_KILLER = "look for the OOM killer (`dmesg -T | grep -i oom`) and at the host's memory"
 
 
@@ -99,9 +99,9 @@ RULES: tuple[Rule, ...] = (
         r"^(?!.*Waiting for).*?(\w+) is used by a process already.*pid=(\d+)",
         "port",
         "{0} is in use by pid {1}",
-        "compare that pid with `sweeper clean --dry-run`; if it is foreign, choose another port",
+        "compare that pid with `sweeper clean --dry-run`; if it is foreign, run again: another port is taken",
     ),
-    _rule(r"[Aa]ddress already in use", "port", "a port of the server is taken", "choose another port"),
+    _rule(r"[Aa]ddress already in use", "port", "a port of the server is taken", OTHER_PORT),
     _rule(
         r"illegal memory access|CUDA error: misaligned address|device-side assert triggered",
         "illegal_memory",

@@ -220,6 +220,7 @@ async def test_a_stranger_that_takes_the_port_while_loading_is_seen_before_the_l
                 pass
     assert caught.value.failure_class == "port"
     assert f"pid {os.getpid()}" in str(caught.value)
+    assert caught.value.remedy.startswith("run again: another port is taken"), "which one is not the user's to choose"
 
 
 async def test_two_launches_on_one_gpu_follow_each_other(port: int, tmp_path: Path) -> None:
