@@ -16,8 +16,10 @@ def stop_on_signals(controller: Controller) -> None:
     def stop() -> None:
         nonlocal asked
         if asked:
-            end_servers(controller.run_id)
-            os._exit(130)
+            try:
+                end_servers(controller.run_id)
+            finally:  # without a ledger that can be read, the keepers end them
+                os._exit(130)
         asked = True
         sys.stderr.write("stopping servers; once more to kill them at once\n")
         sys.stderr.flush()
