@@ -50,7 +50,7 @@ def resume(
         if not told or accept_drift:
             kept.append(one)
     fate = "kept (--accept-drift)" if accept_drift else "run again"
-    notes += [f"{len(ones)} measurements are of something else and {fate}: {told}" for told, ones in drifted.items()]
+    notes += [f"{_count(len(ones))} of something else and {fate}: {told}" for told, ones in drifted.items()]
     for one in kept:
         counts[one.trial_id] += 1
     results = tuple(one for one in run.results if _stands(one, counts, retry_failed=retry_failed))
@@ -67,6 +67,10 @@ def resume(
         notes=tuple(notes),
         recorded=tuple(one.arm_id for one in run.references if one not in stale),
     )
+
+
+def _count(number: int) -> str:
+    return "1 measurement is" if number == 1 else f"{number} measurements are"
 
 
 def drift(before: Fingerprint, now: Fingerprint) -> tuple[str, ...]:

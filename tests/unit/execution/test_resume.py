@@ -70,6 +70,7 @@ def test_accepted_drift_is_kept(tmp_path: Path) -> None:
     run = a_run(tmp_path, measured(0))
     before = resume(run, PATCHED, accept_drift=True)
     assert (before.kept, before.aside) == (run.measurements, ())
+    assert before.notes[0].startswith("1 measurement is of something else and kept")
     assert before.notes == tuple(
         note.replace("run again", "kept (--accept-drift)") for note in resume(run, PATCHED).notes
     )
