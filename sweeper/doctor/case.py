@@ -38,6 +38,11 @@ class Case:
     """Token to id of the draft's and the target's tokenizer, where both ship one."""
 
     @property
+    def standalone(self) -> bool:
+        """The draft runs as a language model of its own."""
+        return self.algorithm == "STANDALONE"
+
+    @property
     def eagle3_draft(self) -> bool:
         return self.kind in ("eagle3-llama", "eagle3-mla")
 

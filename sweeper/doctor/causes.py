@@ -28,6 +28,11 @@ _METRIC_MARKS = ("counters-contradict",)
 _CONFIGURATION = (
     "algorithm-eagle-for-eagle3",
     "algorithm-eagle3-for-eagle",
+    "algorithm-standalone-for-eagle3",
+    "algorithm-standalone-for-head",
+    "draft-read-as-predictor",
+    "token-map-standalone",
+    "heads-not-shardable",
     "capture-off",
     "layer-ids-unreached",
     "layer-ids-reordered",

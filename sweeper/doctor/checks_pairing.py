@@ -15,7 +15,8 @@ from sweeper.engine.checkpoints import (
 )
 from sweeper.engine.version import release
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers\.(\d{1,9})|midlayer)\.")
+LAYER = re.compile(r"(?:^|\.)(?:layers\.(\d{1,9})|midlayer)\.")
+"""Part of the name of every tensor in a decoder layer."""
 
 
 def kind_by_tensors(manifest: Manifest) -> DraftClass | None:
@@ -77,8 +78,6 @@ def _unnamed(case: Case) -> Verdict:
 def check_algorithm(case: Case) -> Verdict:
     if case.algorithm == "EAGLE3" and case.kind is None and _is_ordinary(case):
         return Verdict(findings=(_no_draft(case),))
-    if case.algorithm == "STANDALONE" and case.eagle3_draft:
-        return Verdict(findings=(_no_model(case),))
     if case.kind is None or case.algorithm not in ("EAGLE3", *EAGLE_LIKE):
         return Verdict(unchecked=f"algorithm {case.algorithm} with a draft of class {case.config.architecture}")
     if case.eagle3_draft and case.algorithm in EAGLE_LIKE:
@@ -97,7 +96,7 @@ def check_algorithm(case: Case) -> Verdict:
 def _is_ordinary(case: Case) -> bool:
     """A language model of its own, by class name and by tensors: it has no `fc` that takes states of a target."""
     ordinary = (case.config.architecture or "").endswith(("ForCausalLM", "ForConditionalGeneration"))
-    layers = any(_LAYER.search(name) for name in case.manifest.tensors)
+    layers = any(LAYER.search(name) for name in case.manifest.tensors)
     return ordinary and layers and case.manifest.named("fc.weight") is None
 
 
@@ -108,18 +107,6 @@ def _no_draft(case: Case) -> Finding:
         f"{case.config.architecture} without fc.weight is a model of its own, no EAGLE-3 draft: the engine loads it, "
         "finds no draft vocabulary on it and ends with an AttributeError (hot_token_id).",
         "Name the draft's folder; a small model of the same vocabulary drafts with --speculative-algorithm STANDALONE.",
-    )
-
-
-def _no_model(case: Case) -> Finding:
-    fc = case.manifest.shape("fc.weight") or case.manifest.shape("model.fc.weight")
-    proof = f"fc.weight {list(fc)}" if fc else f"its class is {case.config.architecture}"
-    return finding(
-        "error",
-        "algorithm-standalone-for-eagle3",
-        f"This is an EAGLE-3 draft ({proof}): it reads hidden states of the target and is no model of its own. "
-        "STANDALONE runs the draft as a language model that sees tokens only.",
-        "Use --speculative-algorithm EAGLE3, or name a small model of the target's vocabulary.",
     )
 
 
@@ -139,7 +126,7 @@ def _eagle_for_eagle3(case: Case) -> Finding:
 
 def check_layer_count(case: Case) -> Verdict:
     declared = case.config.num_hidden_layers
-    held = {int(match.group(1) or 0) for name in case.manifest.tensors if (match := _LAYER.search(name))}
+    held = {int(match.group(1) or 0) for name in case.manifest.tensors if (match := LAYER.search(name))}
     if declared is None or not held or case.kind is None:
         return Verdict(unchecked="number of decoder layers")
     one_only = case.kind == "eagle3-mla" or (

@@ -8,6 +8,11 @@ from typing import Literal
 from sweeper.core.finding import Finding
 from sweeper.doctor.case import Case, Verdict, finding, some, verdict
 from sweeper.doctor.manifest import Tensor
+from sweeper.engine.version import release
+
+ONE_VOCABULARY_SINCE = "0.5.15"
+"""From here a STANDALONE draft must have the target's vocab_size. The engine compares no tokenizers: the draft's is
+never loaded."""
 
 MapKind = Literal["offsets", "absolute", "arange", "out-of-range", "repeated", "disagrees", "placeholder", "zeros"]
 
@@ -236,7 +241,15 @@ def check_vocabulary(case: Case) -> Verdict:
 def _sizes(case: Case, draft: int, target: int) -> Finding | None:
     if draft == target:
         return None
-    own_full_head = not case.config.reduced_vocab and not case.config.borrows_head
+    if case.standalone and release(case.version) >= release(ONE_VOCABULARY_SINCE):
+        return finding(
+            "error",
+            "vocabulary-size",
+            f"The draft's vocabulary has {draft} ids, the target's {target}; with STANDALONE the server refuses to "
+            "start unless both config.json name one size, padding included.",
+            f"Use a draft whose vocab_size is {target}.",
+        )
+    own_full_head = case.standalone or not (case.config.reduced_vocab or case.config.borrows_head)
     beyond = draft > target and own_full_head
     return finding(
         "error" if beyond else "warning" if own_full_head else "note",

@@ -25,11 +25,18 @@ from sweeper.doctor.checks_settings import (
     check_rope,
     check_simulation,
 )
+from sweeper.doctor.checks_standalone import (
+    check_depth,
+    check_model,
+    check_sharding,
+    check_token_map,
+    check_unshared,
+)
 from sweeper.doctor.checks_vocabulary import check_d2t, check_head, check_vocabulary
 from sweeper.doctor.checks_weights import check_names, check_norms, check_shapes
 from sweeper.doctor.manifest import Manifest, read_config, read_manifest, read_values
 from sweeper.engine.checkpoints import draft_class, load, other_draft_class
-from sweeper.engine.draft_config import TargetConfig, draft_config, target_config
+from sweeper.engine.draft_config import DraftConfig, TargetConfig, draft_config, model_draft_config, target_config
 from sweeper.engine.layers import Capture, captured_layers
 
 _CHECKS = (
@@ -51,6 +58,19 @@ _CHECKS = (
     check_rope,
     check_activation,
     check_dtype,
+    check_simulation,
+)
+_STANDALONE_CHECKS = (
+    check_model,
+    check_depth,
+    check_model_type,
+    check_heads,
+    check_vocabulary,
+    check_token_map,
+    check_sharding,
+    check_context,
+    check_quantisation,
+    check_unshared,
     check_simulation,
 )
 
@@ -88,13 +108,16 @@ def examine(  # noqa: PLR0913  one question has this many parts, all keyword-onl
     PreflightError when a file cannot be read.
     """
     ids = None if aux_layer_ids is None else tuple(aux_layer_ids)
-    case = _case(read_manifest(draft), target, version=version, aux_layer_ids=ids)
+    standalone = algorithm.upper() == "STANDALONE"
+    manifest = read_manifest(draft, pickled_too=standalone)
+    config = model_draft_config(manifest.config) if standalone else draft_config(manifest.config, ids)
+    case = _case(manifest, config, target, version=version)
     return diagnose(replace(case, algorithm=algorithm.upper(), args=args or {}, env=env or {}))
 
 
 def diagnose(case: Case) -> Diagnosis:
     """Run every check; pure."""
-    verdicts = [check(case) for check in _CHECKS]
+    verdicts = [check(case) for check in (_STANDALONE_CHECKS if case.standalone else _CHECKS)]
     order = {"error": 0, "warning": 1, "note": 2}
     findings = sorted((item for verdict in verdicts for item in verdict.findings), key=lambda f: order[f.severity])
     return Diagnosis(
@@ -109,8 +132,7 @@ def _sentences(verdicts: Sequence[Verdict], field: str) -> tuple[str, ...]:
     return tuple(text for verdict in verdicts if (text := getattr(verdict, field)) is not None)
 
 
-def _case(manifest: Manifest, target_path: Path | None, *, version: str, aux_layer_ids: tuple[int, ...] | None) -> Case:
-    config = draft_config(manifest.config, aux_layer_ids)
+def _case(manifest: Manifest, config: DraftConfig, target_path: Path | None, *, version: str) -> Case:
     if config.quant_method is None and (manifest.path / "hf_quant_config.json").is_file():
         config = replace(config, quant_method="modelopt")
     foreign = other_draft_class(config.architecture)

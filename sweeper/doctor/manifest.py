@@ -61,9 +61,12 @@ class Manifest:
         return tensor.shape if tensor else None
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Config and tensor headers of a draft folder. PreflightError with a remedy when they cannot be read."""
-    files = _weight_files(path)
+def read_manifest(path: Path, *, pickled_too: bool = False) -> Manifest:
+    """Config and tensor headers of a draft folder. PreflightError with a remedy when they cannot be read.
+
+    `pickled_too`: a folder whose weights are pickled is no error; they stay unread, as if there were none.
+    """
+    files = _weight_files(path, pickled_too)
     tensors: dict[str, Tensor] = {}
     for file in files:
         tensors.update(read_tensors(file))
@@ -91,7 +94,7 @@ def read_values(tensor: Tensor) -> Sequence[int]:
     return values
 
 
-def _weight_files(path: Path) -> tuple[Path, ...]:
+def _weight_files(path: Path, pickled_too: bool) -> tuple[Path, ...]:
     if not path.is_dir():
         raise PreflightError(f"{path}: no such folder")
     index = path / "model.safetensors.index.json"
@@ -99,7 +102,7 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
         return _indexed(index)
     files = tuple(sorted(path.glob("*.safetensors")))
     pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
-    if not files and any("model" in name or name.endswith(".bin") for name in pickled):
+    if not files and not pickled_too and any("model" in name or name.endswith(".bin") for name in pickled):
         raise PreflightError(
             f"{path}: only pickled weights ({', '.join(pickled[:3])}), which can run code when read; "
             "save the draft as safetensors (`save_pretrained(..., safe_serialization=True)`)"

@@ -52,6 +52,55 @@ def other_draft_class(architecture: str | None) -> bool:
     return name not in _CLASSES and name.endswith(("NextN", "MTP", "ForCausalLMEagle", "AssistantForCausalLM"))
 
 
+_READ_AS_PREDICTOR: Mapping[str, str] = {
+    "BailingMoeForCausalLM": "0.5.4",
+    "BailingMoeV2ForCausalLM": "0.5.4",
+    "BailingMoeV2_5ForCausalLM": "0.5.9",
+    "BailingMoeV3ForCausalLM": "0.5.19",
+    "DeepseekV3ForCausalLM": "0.5.2",
+    "DeepseekV32ForCausalLM": "0.5.12",
+    "DeepseekV4ForCausalLM": "0.5.12",
+    "Ernie4_5_MoeForCausalLM": "0.5.2",
+    "ExaoneMoEForCausalLM": "0.5.9",
+    "ExaoneMoeForCausalLM": "0.5.22",
+    "GigaChat35ForCausalLM": "0.5.21",
+    "Glm4MoeForCausalLM": "0.5.2",
+    "Glm4MoeLiteForCausalLM": "0.5.9",
+    "Glm5NextForConditionalGeneration": "0.5.20",
+    "GlmMoeDsaForCausalLM": "0.5.9",
+    "GlmOcrForConditionalGeneration": "0.5.9",
+    "HYV3ForCausalLM": "0.5.12",
+    "HYV4ForCausalLM": "0.5.20",
+    "InklingForConditionalGeneration": "0.5.17",
+    "InternS2MobiusForConditionalGeneration": "0.5.18",
+    "InternS2PreviewForConditionalGeneration": "0.5.12",
+    "LongcatFlashForCausalLM": "0.5.2",
+    "MiMoForCausalLM": "0.5.2",
+    "MiMoV2FlashForCausalLM": "0.5.9",
+    "MiMoV2ForCausalLM": "0.5.12",
+    "NemotronHForCausalLM": "0.5.9",
+    "NemotronHPuzzleForCausalLM": "0.5.13",
+    "NemotronH_Omni_Reasoning_V3": "0.5.20",
+    "Qwen3MoeForCausalLM": "0.5.13",
+    "Qwen3NextForCausalLM": "0.5.2",
+    "Qwen3_5ForCausalLM": "0.5.17",
+    "Qwen3_5ForConditionalGeneration": "0.5.9",
+    "Qwen3_5MoeForCausalLM": "0.5.17",
+    "Qwen3_5MoeForConditionalGeneration": "0.5.9",
+    "Qwen4ExpForConditionalGeneration": "0.5.20",
+    "Step3p5ForCausalLM": "0.5.9",
+    "Step3p7ForConditionalGeneration": "0.5.13",
+}
+"""By class, the first release read that swaps it for its multi-token predictor wherever it is the draft, with every
+algorithm (configs/model_config.py)."""
+
+
+def read_as_predictor(architecture: str | None, version: str) -> bool:
+    """As a draft the engine would build this model's multi-token predictor, not the model."""
+    since = _READ_AS_PREDICTOR.get(architecture or "")
+    return since is not None and release(version) >= release(since)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One parameter, at the granularity of the checkpoint (q, k and v apart)."""

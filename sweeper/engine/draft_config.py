@@ -144,6 +144,12 @@ def draft_config(raw: Mapping[str, Any], aux_layer_ids: tuple[int, ...] | None =
     )
 
 
+def model_draft_config(raw: Mapping[str, Any]) -> DraftConfig:
+    """Parse the config of a model that drafts by itself; multimodal ones are sized by their nested language model."""
+    outer = {key: raw[key] for key in ("architectures", "quantization_config", "compression_config") if key in raw}
+    return draft_config({**text_config(raw), **outer})
+
+
 def target_config(raw: Mapping[str, Any]) -> TargetConfig:
     """Parse a target's config; multimodal ones are sized by their nested language model."""
     text = text_config(raw)

@@ -12,7 +12,7 @@ from sweeper.doctor.examine import Diagnosis, examine
 from sweeper.effects.hub import local_checkpoint
 from sweeper.errors import PreflightError
 
-SPECULATES_WITHOUT_DRAFT = ("NGRAM", "STANDALONE")
+SPECULATES_WITHOUT_DRAFT = "NGRAM"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def examined_arm(arm: Arm, version: str | None) -> Diagnosis | None:
 def _examined(arm: Arm, version: str, seen: dict[str, Diagnosis]) -> Diagnosis | None:
     """None: nothing to examine. Arms that differ only in tree shape share their examination."""
     spec = arm.server.spec
-    if spec is None or spec.draft_model_path is None or spec.algorithm.upper() in SPECULATES_WITHOUT_DRAFT:
+    if spec is None or spec.draft_model_path is None or spec.algorithm.upper() == SPECULATES_WITHOUT_DRAFT:
         return None
     key = repr((spec.algorithm, spec.draft_model_path, spec.aux_layer_ids, arm.server.model_path, _knobs(arm.server)))
     if key not in seen:
@@ -110,4 +110,4 @@ def _examined(arm: Arm, version: str, seen: dict[str, Diagnosis]) -> Diagnosis |
 
 def _knobs(server: ServerConfig) -> dict[str, object]:
     spec = {f"speculative_{name}": value for name, value in server.spec.args.items()} if server.spec else {}
-    return {**server.args, **spec}
+    return {"device": server.device, **server.args, **spec}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from drafts import Draft, eagle2_draft, examine_draft, ids
+from drafts import Draft, eagle2_draft, examine_draft, ids, standalone_model
 from sound_drafts import LLAMA, LLAMA31, LLAMA_TARGET, MLA, SOUND
 
 from sweeper.core.finding import Finding
@@ -36,6 +36,7 @@ _ABSOLUTE = [index + offset for index, offset in enumerate(_OFFSETS)]
 _KIMI_LLAMA = SOUND["Kimi K2.5 multimodal, Llama class"][0]
 _NEW_NAMES = LLAMA.renamed("midlayer.", "layers.0.")
 _OLD = {"version": "0.5.10"}
+_STANDALONE = {"algorithm": "STANDALONE"}
 _ROPE = {"rope_theta": 1e6, "rope_scaling": None}
 
 
@@ -342,6 +343,41 @@ FAULTS: tuple[Fault, ...] = (
         what="a target class without capture",
         draft=replace(LLAMA, target={**LLAMA_TARGET, "architectures": ["MambaForCausalLM"]}),
         expected="target-without-capture",
+    ),
+    Fault(
+        case="standalone",
+        what="a model of other width, rope, dtype",
+        draft=standalone_model(),
+        expected=None,
+        question=_STANDALONE,
+    ),
+    Fault(
+        case="standalone",
+        what="a model of another vocabulary",
+        draft=standalone_model(vocab_size=1216),
+        expected="vocabulary-size",
+        question=_STANDALONE,
+    ),
+    Fault(
+        case="standalone",
+        what="an EAGLE-3 draft",
+        draft=LLAMA,
+        expected="algorithm-standalone-for-eagle3",
+        question=_STANDALONE,
+    ),
+    Fault(
+        case="standalone",
+        what="a Qwen3-MoE model",
+        draft=standalone_model(architectures=["Qwen3MoeForCausalLM"]),
+        expected="draft-read-as-predictor",
+        question=_STANDALONE,
+    ),
+    Fault(
+        case="standalone",
+        what="6 heads, tp_size 4",
+        draft=standalone_model(),
+        expected="heads-not-shardable",
+        question={**_STANDALONE, "args": {"tp_size": 4}},
     ),
 )
 

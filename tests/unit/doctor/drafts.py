@@ -218,3 +218,31 @@ def _inherited(target: Mapping[str, Any]) -> dict[str, Any]:
     text = target.get("text_config", target)
     keys = ("rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings")
     return {key: text[key] for key in keys if key in text}
+
+
+STANDALONE_TARGET = target_of("LlamaForCausalLM", hidden=4096, layers=32, vocab=1200)
+
+
+def standalone_model(*, layers: int = 2, **config: Any) -> Draft:
+    """A small Llama that shares nothing with STANDALONE_TARGET but the vocabulary and the context."""
+    made = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 48,
+        "intermediate_size": 96,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "vocab_size": 1200,
+        "max_position_embeddings": 65536,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": True,
+        "hidden_act": "gelu",
+        "dtype": "float16",
+        **config,
+    }
+    shapes = {"model.embed_tokens.weight": (1200, 48), "model.norm.weight": (48,)}
+    shapes |= {f"model.layers.{index}.mlp.up_proj.weight": (96, 48) for index in range(layers)}
+    return Draft(
+        config=made, tensors={name: ("F16", shape) for name, shape in shapes.items()}, target=STANDALONE_TARGET
+    )

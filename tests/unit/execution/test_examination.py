@@ -102,3 +102,16 @@ def test_plan_says_that_an_eagle3_draft_is_run_as_eagle_from_the_configs_alone(
     assert run_cli(["plan", str(tmp_path / "x.yaml"), "--json"]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert any("algorithm-eagle-for-eagle3" in one and "EAGLE3" in one for one in warnings)
+
+
+def test_a_standalone_model_is_examined_and_ngram_has_nothing_to_examine(plan_of: Make, tmp_path: Path) -> None:
+    plan = plan_of("STANDALONE")
+    assert [(label, item.code) for label, item in arm_findings(plan)] == [
+        (label, "algorithm-standalone-for-eagle3") for label in ("3-1-4", "5-1-6")
+    ]
+    small = {**TARGET, "hidden_size": 48, "num_hidden_layers": 2, "rope_theta": 1e6, "torch_dtype": "float16"}
+    checkpoint(tmp_path / "d", small)
+    assert examine_plan(plan, "error") == examine_plan(plan, "off")
+    checkpoint(tmp_path / "d", {**small, "vocab_size": 704})
+    assert [code for _, _, code in examine_plan(plan, "error").skips] == ["vocabulary-size", "vocabulary-size"]
+    assert arm_findings(plan_of("NGRAM")) == ()
