@@ -19,7 +19,7 @@ def samples_to_parquet(samples: Sequence[Sample]) -> bytes:
 
     table = pa.Table.from_pylist([to_plain(_storable(sample)) for sample in samples], schema=_schema())
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
 
 
@@ -29,7 +29,7 @@ def samples_from_parquet(path: Path) -> tuple[Sample, ...]:
     import pyarrow.parquet as pq
 
     try:
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(path, page_checksum_verification=True).to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # texts are decoded, not checked, by Arrow
         raise StoreError(f"{path}: cannot be read: {error}") from error
     value: tuple[Sample, ...] = from_plain(tuple[Sample, ...], rows, origin=str(path))

@@ -53,3 +53,19 @@ def test_a_text_that_is_no_utf8_makes_a_file_unreadable_and_is_no_crash(tmp_path
     pq.write_table(table.set_column(table.schema.get_field_index("text"), "text", broken), path)
     with pytest.raises(StoreError, match="cannot be read"):
         samples_from_parquet(path)
+
+
+def test_a_bit_that_fell_over_in_the_numbers_is_noticed(tmp_path: Path) -> None:
+    """Without the checksums of the pages some flips end in other numbers."""
+    whole = samples_to_parquet([sample(1)])
+    path = tmp_path / "samples.parquet"
+    path.write_bytes(whole)
+    pages = pq.ParquetFile(path).metadata.row_group(0)
+    first = min(pages.column(number).data_page_offset for number in range(pages.num_columns))
+    for place in range(first, first + pages.total_byte_size // 2):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            read = samples_from_parquet(path)
+        except StoreError:
+            continue
+        assert read == (sample(1),), f"byte {place} of {len(whole)}"
