@@ -1,6 +1,7 @@
 """Everything the planner has to know of this machine: engine, flags, config files of the models, GPUs."""
 
 import difflib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,5 +196,9 @@ def _flags(experiment: Experiment, wanted: str, installed: str | None) -> tuple[
 
 
 def _gpu_count(reader: GpuReader) -> int | None:
+    """What servers started here may use. An empty variable says nothing of them: Ray gives it to what drives a run."""
     inventory = reader.read()
-    return len(inventory.gpus) if inventory.problem is None else None
+    if inventory.problem is not None:
+        return None
+    given = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    return min(len(given) or len(inventory.gpus), len(inventory.gpus))

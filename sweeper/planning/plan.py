@@ -139,7 +139,7 @@ def _warnings(experiment: Experiment, found: Expansion, facts: Facts) -> Iterato
         yield f"a server spans {spanned} nodes (server.args.nnodes): it runs on a Ray cluster of them, by --ray-address"
     needed = max((arm.server.gpus for arm in found.arms), default=0)
     if facts.gpu_count is not None and experiment.engine.device == "cuda" and needed > facts.gpu_count:
-        yield f"a server needs {needed} GPUs, this machine has {facts.gpu_count}: it can be planned here, not run"
+        yield f"a server needs {needed} GPUs, {facts.gpu_count} can be used here: it can be planned, not run"
 
 
 def _load_warnings(workload: Workload) -> Iterator[str]:

@@ -10,6 +10,7 @@ from sweeper.effects.hub import read_config
 from sweeper.effects.requirements import require, too_few_gpus, unmet
 from sweeper.errors import ConfigError, PreflightError
 from sweeper.planning.config import parse_document, parse_experiment
+from sweeper.testing.gpus import FakeGpus, fake_node
 
 
 class NoGpus:
@@ -84,6 +85,19 @@ def test_a_server_larger_than_the_node_is_said(tmp_path: Path) -> None:
     experiment = parse_experiment("name: a\nserver: {model_path: m}\n", Path("x.yaml"))
     facts = gather_facts(experiment, gpus=NoGpus())
     assert too_few_gpus(8, facts) is None
+
+
+@pytest.mark.parametrize(("given", "count"), [(None, 8), ("", 8), ("4,5,6", 3), ("GPU-aaaa, GPU-bbbb", 2)])
+def test_gpus_that_this_job_was_not_given_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, count: int
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    experiment = parse_experiment("name: a\nserver: {model_path: m}\n", Path("x.yaml"))
+    facts = gather_facts(experiment, gpus=FakeGpus([fake_node(8)]))
+    assert facts.gpu_count == count
+    assert bool(too_few_gpus(4, facts)) == (count < 4)
 
 
 def test_an_unreadable_version_is_one_clear_line() -> None:
