@@ -51,4 +51,4 @@ def too_few_gpus(needed: int, facts: Facts) -> str | None:
     """Why the largest server of a plan does not fit on this node; None: it does."""
     if facts.gpu_count is None or needed <= facts.gpu_count:
         return None
-    return f"a server needs {needed} GPUs, {facts.gpu_count} can be used here; lower tp_size, or join a cluster that has them"
+    return f"a server needs {needed} GPUs, {facts.gpu_count} can be used here; lower tp_size, or join a larger cluster"
