@@ -142,6 +142,12 @@ RULES: tuple[Rule, ...] = (
         SEE_DOCTOR,
     ),
     _rule(
+        r"target vocab_size=(\d+) and draft vocab_size=(\d+)",
+        "draft_mismatch",
+        "STANDALONE needs one vocabulary, the target has {0} ids and the draft {1}",
+        "name a draft whose config.json has the target's vocab_size",
+    ),
+    _rule(
         r"unsupported operand type\(s\) for \+: 'Tensor' and 'NoneType'",
         "draft_mismatch",
         "an auxiliary layer id points before the first layer",

@@ -146,6 +146,17 @@ CASES = {
         "draft_mismatch",
         "only 1 of 3",
     ),
+    "a draft of another vocabulary": (
+        -9,
+        traceback(
+            frame("standalone_worker_v2.py", "_validate_vocab_compatibility"),
+            error="ValueError: STANDALONE speculative decoding requires the draft model to share the same vocabulary "
+            "as the target model, but got target vocab_size=1536 and draft vocab_size=1600. Use a draft model with "
+            "a matching vocabulary, or a speculative algorithm that supports heterogeneous vocabularies.",
+        ),
+        "draft_mismatch",
+        "the target has 1536 ids and the draft 1600",
+    ),
     "no engine": (1, "/usr/bin/python3: No module named sglang", "engine_missing", "no SGLang"),
     "a part of the engine missing": (
         1,
