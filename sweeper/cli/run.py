@@ -41,12 +41,13 @@ def command(experiment: Path, ray_address: str | None, as_json: bool, **options:
     for path in (experiment, chosen.results_dir):
         if not sendable(str(path.absolute())):
             raise ConfigError(f"{path}: its path is no UTF-8 text, which Ray cannot pass on; rename it")
-    prepared = session.prepare(experiment)
+    cluster = ray_address or os.environ.get("RAY_ADDRESS")
+    prepared = session.prepare(experiment, cluster=bool(cluster))
     if chosen.only is not None:
         selection.select(prepared.plan, chosen.only)  # a slip in it is told before Ray is started
     if (complete := session.finished_run(prepared, chosen)) is not None:
         return _code(_show(complete.path, as_json=as_json, state="complete"))
-    ended, path, abandoned = _measure(prepared, chosen, ray_address or os.environ.get("RAY_ADDRESS"))
+    ended, path, abandoned = _measure(prepared, chosen, cluster)
     code = _told(ended, path, as_json=as_json)
     if abandoned:
         sys.stdout.flush()

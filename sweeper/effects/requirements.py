@@ -10,9 +10,12 @@ from sweeper.planning.config import Document
 from sweeper.planning.facts import Facts
 
 
-def require(document: Document, facts: Facts) -> None:
-    """Raise PreflightError, a line per unmet requirement, when this machine cannot run the experiment."""
-    problems = list(unmet(document, facts))
+def require(document: Document, facts: Facts, *, cluster: bool = False) -> None:
+    """Raise PreflightError, a line per unmet requirement, when this machine cannot run the experiment.
+
+    `cluster`: the servers start on other nodes too, so that this one needs no GPU.
+    """
+    problems = list(unmet(document, facts, cluster=cluster))
     if problems:
         raise PreflightError("\n".join(problems))
 
@@ -23,14 +26,14 @@ def require_torch(what: str) -> None:
         raise PreflightError(f"{what} needs PyTorch; install it with pip install 'sweeper[torch]'")
 
 
-def unmet(document: Document, facts: Facts) -> Iterator[str]:
+def unmet(document: Document, facts: Facts, *, cluster: bool = False) -> Iterator[str]:
     """Lines `file:line: key: what; remedy`: models, engine, prompts, GPUs."""
     yield from facts.missing
-    for key, what in _unmet(document.experiment, facts):
+    for key, what in _unmet(document.experiment, facts, cluster=cluster):
         yield str(document.error(key, what))
 
 
-def _unmet(experiment: Experiment, facts: Facts) -> Iterator[tuple[str, str]]:
+def _unmet(experiment: Experiment, facts: Facts, *, cluster: bool) -> Iterator[tuple[str, str]]:
     engine = experiment.engine
     if facts.engine_installed is None and not engine.command_prefix:
         where = engine.python or "the interpreter running Sweeper"
@@ -43,7 +46,7 @@ def _unmet(experiment: Experiment, facts: Facts) -> Iterator[tuple[str, str]]:
         require_source(experiment.workload.prompts)
     except ConfigError as error:
         yield "workload.prompts", str(error).removeprefix("prompts ")
-    if engine.device == "cuda" and not facts.gpu_count:
+    if engine.device == "cuda" and not facts.gpu_count and not cluster:
         yield "engine.device", "cuda, but no NVIDIA GPU is visible here; run on a GPU node, or set device: cpu"
 
 

@@ -81,12 +81,15 @@ class Opened:
     answers: Answers | None = None
 
 
-def prepare(path: Path) -> Prepared:
-    """Raises ConfigError or PreflightError, one line, when the experiment cannot run on this machine."""
+def prepare(path: Path, *, cluster: bool = False) -> Prepared:
+    """Raises ConfigError or PreflightError, one line, when the experiment cannot run from this machine.
+
+    `cluster`: on the nodes of a Ray that is joined.
+    """
     loaded = load_experiment(path)
     experiment = loaded.experiment
     plan = make_plan(experiment, loaded.facts)
-    require(loaded.document, loaded.facts)
+    require(loaded.document, loaded.facts, cluster=cluster)
     prompts = prompts_of(loaded.document)
     examined = examine_plan(plan, experiment.run.doctor)
     return Prepared(

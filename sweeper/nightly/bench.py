@@ -44,7 +44,7 @@ class SessionBench:
     """The real one: the sessions of `sweeper run`."""
 
     def __init__(self, path: Path, *, ray_address: str | None = None) -> None:
-        self._prepared = prepare(path)
+        self._prepared = prepare(path, cluster=ray_address is not None)
         self._ray_address = ray_address
 
     @property

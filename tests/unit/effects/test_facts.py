@@ -79,6 +79,8 @@ def test_no_gpu_for_cuda_no_engine_and_no_prompts_are_unmet(tmp_path: Path) -> N
     assert "x.yaml:2: engine.python: SGLang is not installed in" in said and "set engine.python" in said
     assert "no such file; correct the path, or use builtin:NAME" in said
     assert "no NVIDIA GPU is visible here" in said
+    on_a_cluster = "\n".join(unmet(document, facts, cluster=True))
+    assert "no NVIDIA GPU" not in on_a_cluster and "SGLang is not installed" in on_a_cluster
 
 
 def test_a_server_larger_than_the_node_is_said(tmp_path: Path) -> None:
