@@ -53,7 +53,7 @@ def test_a_run_that_is_complete_ends_as_it_did_the_first_time(
     failure = Failure(failure_class="crash_load", message="it died", remedy="see the log")
     story = Story(failures={"3-1-4": failure}) if code else Story()
     path = store_run(model_run(("3-1-4", "5-1-6"), concurrency=(1,), story=story), tmp_path)
-    monkeypatch.setattr(session, "prepare", lambda experiment: None)
+    monkeypatch.setattr(session, "prepare", lambda experiment, cluster: None)
     monkeypatch.setattr(session, "finished_run", lambda prepared, options: read_run(path))
     done = CliRunner().invoke(command, ["x.yaml", "--json", "--out", str(tmp_path)], standalone_mode=False)
     assert done.return_value == code == _told(ENDED, path, as_json=True)
