@@ -6,6 +6,8 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 # The machine's own certificates: company networks bring theirs.
 export UV_SYSTEM_CERTS := true
+# Where this is set, each of the many processes of the tests would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: quickstart setup test room check fast real browser chromium clean-env
 
