@@ -39,7 +39,7 @@ fast: setup  ## tests without a server
 	$(RUN) -m pytest tests/unit --numprocesses 3 --dist worksteal
 
 real: setup  ## tests on the real SGLang engine, on the CPU; two files at once, for a server's start keeps one core busy
-	$(RUN) -m pytest tests/real -m real --numprocesses 2 --dist loadfile --durations 40
+	$(RUN) -m pytest tests/real -m real --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 browser: setup chromium  ## the dashboard and the report in a real Chromium; pictures of them go to test-artifacts/
 	$(RUN) -m pytest tests/browser
