@@ -1,14 +1,19 @@
 """The address of a Ray cluster: does anybody answer there, and what its errors mean. Needs no ray."""
 
 import asyncio
+import concurrent.futures
 import os
 import re
 import socket
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from sweeper.errors import PreflightError
+from sweeper.errors import ClusterLost, PreflightError
 
+T = TypeVar("T")
+HEAD_GONE = "Ray's head is gone; run the same command again: what was measured is kept"
 HEAD_EVERY_S = 5.0
 HEAD_TRIES = 3
 LONGEST_TMPDIR_BYTES = 107 - 68
@@ -45,6 +50,32 @@ async def answers(address: str) -> bool:
 async def until_gone(address: str) -> None:
     while await answers(address):  # noqa: ASYNC110  nobody can set an event when a head of others dies
         await asyncio.sleep(HEAD_EVERY_S)
+
+
+async def while_it_answers(address: str, call: Callable[[], T]) -> T:
+    """What a blocking call that asks Ray's head returns; ClusterLost as soon as the head is gone.
+
+    Ray itself would wait a minute for its dead head, and then abort this process. The call is left to its thread.
+    """
+    done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except Exception as error:  # noqa: BLE001  told to who waits
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    asking = asyncio.wrap_future(done)
+    head = asyncio.create_task(until_gone(address))
+    either: list[asyncio.Future[Any]] = [asking, head]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if asking.done():
+            return asking.result()
+        raise ClusterLost(HEAD_GONE)
+    finally:
+        head.cancel()
 
 
 def short_temp_dir(environ: Mapping[str, str]) -> str | None:

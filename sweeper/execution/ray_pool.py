@@ -31,7 +31,7 @@ from sweeper.core.events import GroupEvent
 from sweeper.core.run import GroupJob
 from sweeper.errors import ClusterLost, PreflightError, ServerError, SweeperError
 from sweeper.execution.pool import Slot
-from sweeper.execution.ray_address import answers, first_line, last_line, until_gone
+from sweeper.execution.ray_address import HEAD_GONE, first_line, last_line, until_gone, while_it_answers
 from sweeper.execution.ray_worker import Worker
 from sweeper.execution.runner import Tools
 from sweeper.planning.placement import Node, Place, Room
@@ -41,7 +41,6 @@ STOP_TIMEOUT_S = 120.0
 PATIENCE_S = 5.0
 SHUTDOWN_TIMEOUT_S = 15.0
 """Leaving a healthy Ray takes 1.4 s."""
-HEAD_GONE = "Ray's head is gone; run the same command again: what was measured is kept"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -171,10 +170,7 @@ class RayPool:
         ray.shutdown()
 
     async def _nodes(self) -> list[ClusterNode]:
-        """Ray itself would wait a minute for its dead head, and then abort this process."""
-        if not await answers(self._head):
-            raise ClusterLost(HEAD_GONE)
-        return nodes_with(self._resource)
+        return await while_it_answers(self._head, lambda: nodes_with(self._resource))
 
     def _take_idle(self, gpus: int, at: Place | None, nodes: int | None) -> _Reserved | None:
         for slot_id in self._idle:

@@ -1,10 +1,12 @@
 import asyncio
+import socket
+import threading
 
 import pytest
 
-from sweeper.errors import PreflightError
+from sweeper.errors import ClusterLost, PreflightError
 from sweeper.execution import ray_address
-from sweeper.execution.ray_address import answers, probe, short_temp_dir, until_gone, why_not
+from sweeper.execution.ray_address import answers, probe, short_temp_dir, until_gone, while_it_answers, why_not
 
 SESSION = "/ray/session_2026-11-30_03-46-31_163746_4194304/sockets/plasma_store"
 """What Ray puts below its temporary folder, with the longest process id."""
@@ -58,3 +60,25 @@ def test_a_ray_that_does_not_start_says_what_it_needs() -> None:
     told = why_not(None, TimeoutError("Timed out waiting for file /tmp/ray/gcs_server_port"), version="2")
     assert told.startswith("Ray did not start: Timed out waiting for file")
     assert "room in" in told and "ulimit -n" in told
+
+
+async def test_a_call_that_waits_for_a_dead_head_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray waits when its head dies between our look and its question."""
+    monkeypatch.setattr(ray_address, "HEAD_EVERY_S", 0.01)
+    never = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        assert await while_it_answers(address, lambda: "nodes") == "nodes"
+        waiting = asyncio.create_task(while_it_answers(address, never.wait))
+        await asyncio.sleep(0)
+    with pytest.raises(ClusterLost, match="head is gone; run the same command again"):
+        await waiting
+    never.set()
+
+
+async def test_what_a_call_to_the_head_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise ValueError("no such node")
+
+    with socket.create_server(("127.0.0.1", 0)) as head, pytest.raises(ValueError, match="no such node"):
+        await while_it_answers(f"127.0.0.1:{head.getsockname()[1]}", refuse)
