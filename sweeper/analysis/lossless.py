@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeper.analysis.decompose import length_bound
-from sweeper.analysis.quality import SIMULATED
+from sweeper.analysis.quality import pretends
 from sweeper.core.lossless import Judged, Likeness, Losslessness, Reference, ReferenceAnswer
 from sweeper.core.result import Measurement
 from sweeper.core.run import RunData
@@ -169,7 +169,7 @@ def likenesses(run: RunData) -> Mapping[str, Likenesses]:
 
     What a pretended acceptance answers means nothing.
     """
-    pretended = {one.trial_id for one in run.measurements if any(mark.code == SIMULATED for mark in one.marks)}
+    pretended = {one.trial_id for one in run.measurements if pretends(one)}
     found: dict[str, list[Losslessness]] = {}
     for one in run.losslessness:
         if one.trial_id in pretended:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sweeper.core.experiment import greedy_by
-from sweeper.core.result import Mark, Metrics
+from sweeper.core.result import Mark, Measurement, Metrics
 from sweeper.core.sample import GeneratorHealth, Sample
 
 SIMULATED = "simulated-acceptance"
@@ -149,6 +149,11 @@ def _adds_up(sample: Sample) -> bool:
         if (steps, correct) != (spec.verify_steps, spec.correct_drafts):
             return False
     return sample.output_tokens is None or sample.output_tokens <= spec.correct_drafts + spec.verify_steps + 1
+
+
+def pretends(measurement: Measurement) -> bool:
+    """Its acceptance was simulated."""
+    return any(mark.code == SIMULATED for mark in measurement.marks)
 
 
 def simulation_mark(env: Mapping[str, str]) -> Mark | None:

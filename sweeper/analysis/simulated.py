@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sweeper.analysis.outcome import Outcome
-from sweeper.analysis.quality import SIMULATED
+from sweeper.analysis.quality import SIMULATED, pretends
 from sweeper.core.result import Mark, Measurement
 from sweeper.core.run import RunData
 
@@ -14,9 +14,7 @@ _FOLLOWS = ("repeated-output", "identical-output")
 
 def is_simulated(run: RunData) -> bool:
     """Every measurement was made on a server that pretends; the baselines are its servers too."""
-    return bool(run.measurements) and all(
-        any(mark.code == SIMULATED for mark in entry.marks) for entry in run.measurements
-    )
+    return bool(run.measurements) and all(map(pretends, run.measurements))
 
 
 def countable(run: RunData) -> RunData:

@@ -1,7 +1,5 @@
 """Do the class, the algorithm and the number of layers belong to this checkpoint?"""
 
-import re
-
 from sweeper.core.finding import Finding
 from sweeper.doctor.case import EAGLE_LIKE, Case, Verdict, finding, verdict
 from sweeper.doctor.manifest import Manifest
@@ -14,9 +12,6 @@ from sweeper.engine.checkpoints import (
     draft_class,
 )
 from sweeper.engine.version import release
-
-LAYER = re.compile(r"(?:^|\.)(?:layers\.(\d{1,9})|midlayer)\.")
-"""Part of the name of every tensor in a decoder layer."""
 
 
 def kind_by_tensors(manifest: Manifest) -> DraftClass | None:
@@ -96,8 +91,7 @@ def check_algorithm(case: Case) -> Verdict:
 def _is_ordinary(case: Case) -> bool:
     """A language model of its own, by class name and by tensors: it has no `fc` that takes states of a target."""
     ordinary = (case.config.architecture or "").endswith(("ForCausalLM", "ForConditionalGeneration"))
-    layers = any(LAYER.search(name) for name in case.manifest.tensors)
-    return ordinary and layers and case.manifest.named("fc.weight") is None
+    return ordinary and bool(case.manifest.layers) and case.manifest.named("fc.weight") is None
 
 
 def _no_draft(case: Case) -> Finding:
@@ -126,7 +120,7 @@ def _eagle_for_eagle3(case: Case) -> Finding:
 
 def check_layer_count(case: Case) -> Verdict:
     declared = case.config.num_hidden_layers
-    held = {int(match.group(1) or 0) for name in case.manifest.tensors if (match := LAYER.search(name))}
+    held = case.manifest.layers
     if declared is None or not held or case.kind is None:
         return Verdict(unchecked="number of decoder layers")
     one_only = case.kind == "eagle3-mla" or (

@@ -4,7 +4,6 @@ import re
 
 from sweeper.core.finding import Finding
 from sweeper.doctor.case import Case, Verdict, finding, verdict
-from sweeper.doctor.checks_pairing import LAYER
 from sweeper.engine.checkpoints import read_as_predictor
 from sweeper.engine.flags import size_of
 
@@ -52,7 +51,7 @@ def _predictor(case: Case) -> Finding | None:
 def check_depth(case: Case) -> Verdict:
     """More layers than declared are left alone: models often ship their predictor's layer, too."""
     declared = case.config.num_hidden_layers
-    held = {int(match.group(1) or 0) for name in case.manifest.tensors if (match := LAYER.search(name))}
+    held = case.manifest.layers
     if declared is None or not held:
         return Verdict(unchecked="number of decoder layers")
     missing = finding(

@@ -4,6 +4,7 @@ Tensor bytes are never loaded, except those of small integer tensors (d2t, t2d),
 """
 
 import json
+import re
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ _MAX_HEADER_BYTES = 100_000_000
 """The format's own limit; a larger number is a damaged or hostile file."""
 _MAX_JSON_BYTES = 100_000_000
 _MAX_VALUES = 16_000_000
+_LAYER = re.compile(r"(?:^|\.)(?:layers\.(\d{1,9})|midlayer)\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,11 @@ class Manifest:
     def shape(self, name: str) -> tuple[int, ...] | None:
         tensor = self.tensors.get(name)
         return tensor.shape if tensor else None
+
+    @property
+    def layers(self) -> set[int]:
+        """Numbers of the decoder layers that have tensors; an EAGLE-3 `midlayer` counts as 0."""
+        return {int(match.group(1) or 0) for name in self.tensors if (match := _LAYER.search(name))}
 
 
 def read_manifest(path: Path, *, pickled_too: bool = False) -> Manifest:

@@ -236,7 +236,10 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
     """Nothing was recognised: say what is certain."""
     nowhere = len(lines)
     phase = Progress().after(lines).phase
-    refused = "" if context.refusal is None else f"; a generation was asked for in vain: {context.refusal}"
+    refused, look = "", None
+    if context.refusal is not None:
+        refused = f"; a generation was asked for in vain: {context.refusal}"
+        look = "see the log for why it does not generate"
     if context.hang_s is not None:
         failure_class: FailureClass = (
             "hang_load" if context.ready else "hang_capture" if phase == "capturing" else "hang_start"
@@ -245,9 +248,7 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
             line=nowhere,
             failure_class=failure_class,
             message=f"no progress for {context.hang_s:.0f} s while {phase}{refused}",
-            remedy="see the log for why it does not generate"
-            if refused
-            else "see the stacks beside the log, if py-spy was there",
+            remedy=look or "see the stacks beside the log, if py-spy was there",
         )
     if context.timeout_s is not None:
         failure_class = "hang_capture" if phase == "capturing" else "hang_start"
@@ -255,9 +256,7 @@ def _by_end(lines: Sequence[str], context: Context) -> _Hit:
             line=nowhere,
             failure_class=failure_class,
             message=f"not ready after {context.timeout_s:.0f} s, last {phase}{refused}",
-            remedy="see the log for why it does not generate"
-            if refused
-            else "raise engine.ready_timeout_s if the log still moved",
+            remedy=look or "raise engine.ready_timeout_s if the log still moved",
         )
     ended = "still runs" if context.exit_code is None else f"ended with exit code {context.exit_code}"
     return _Hit(

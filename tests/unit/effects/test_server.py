@@ -110,14 +110,18 @@ async def test_silence_without_cpu_time_is_a_hang(port: int, tmp_path: Path) -> 
     assert (error.failure_class, "no progress" in str(error)) == ("hang_start", True)
 
 
+def install_py_spy(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    tool = folder / "bin" / "py-spy"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+
+
 async def test_a_hang_under_load_keeps_the_stacks_beside_the_log(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool = tmp_path / "bin" / "py-spy"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho stack of $3\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    install_py_spy(tmp_path, monkeypatch, "echo stack of $3")
     plan = plan_of("good", port, tmp_path)
     with pytest.raises(ServerError):
         async with SglangLauncher(patience=QUICK).launch(plan, run_id="r", owner_pid=os.getpid(), on_phase=ignore):
@@ -129,11 +133,7 @@ async def test_a_hang_under_load_keeps_the_stacks_beside_the_log(
 async def test_stacks_that_cannot_be_written_do_not_hide_the_hang(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool = tmp_path / "bin" / "py-spy"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    install_py_spy(tmp_path, monkeypatch, "")
     (tmp_path / "server.stacks.txt").symlink_to("/dev/full")
     with pytest.raises(ServerError, match="no token"):
         async with SglangLauncher(patience=QUICK).launch(
